@@ -1,0 +1,2 @@
+// Placeholder.
+#include "comm/comm.h"

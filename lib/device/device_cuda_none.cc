@@ -1,0 +1,2 @@
+// Placeholder.
+#include "device/device.h"

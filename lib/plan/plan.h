@@ -1,0 +1,324 @@
+// Plan: everything that happens in a run, as values computed from (Config, Machine, world size).
+//
+// Who holds which layers, experts and parameter slices, where each byte of state lives, the
+// schedules as explicit lists of steps, bytes per pool, the changed settings as text. No I/O, no
+// clock, no torch, no MPI. Kept per pipeline stage, with formulas for one rank's slice
+// (rank_plan), never as a list over ranks. After the Plan nobody reads the Config.
+//
+// Letters: B sequences of a micro-batch, S tokens each, T = B * S, H hidden, N heads, G query
+// groups, D head width, F feed-forward width, V vocabulary, E experts, K experts per token,
+// L layers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/base.h"
+
+namespace rr::plan {
+
+// ---- topology -------------------------------------------------------------------------------
+
+// Rank order tp-cp-ep-dp-pp: tp is the fastest, pp the slowest. Expert groups fold over
+// tp x cp x dp of one stage: EP ranks are neighbours there, EDP ranks EP * ETP apart.
+enum class Group : std::uint8_t {
+  world,
+  tensor,               // same weights' slices
+  context,              // same sequences
+  data,                 // replicas of the dense parameters (includes context ranks)
+  pipeline,             // the stages of one model copy, first to last
+  expert,               // ranks that share one set of experts' tokens
+  expert_data,          // replicas of the same experts
+  embedding,            // first and last stage of a model copy, when the embedding is tied and PP > 1
+  model,                // every rank of one model copy (tp x pp): for global norms
+};
+inline constexpr int kNumGroups = 9;
+const char* name_of(Group group);
+
+struct Coordinates {
+  int tensor = 0, context = 0, data = 0, pipeline = 0;
+  int expert = 0, expert_data = 0, expert_tensor = 0;
+};
+
+struct Topology {
+  int world = 1;
+  int tensor = 1, context = 1, pipeline = 1, data = 1;          // world = product of these
+  int expert = 1, expert_tensor = 1, expert_data = 1;           // world = ep * etp * edp * pp
+  int chunks = 1;                                               // model chunks per stage (VPP)
+
+  Coordinates coordinates(int rank) const;
+  // World ranks of the group that `rank` belongs to, ascending in the group's own order; just
+  // {rank} for a group of one. `embedding` of a middle stage is {rank}.
+  std::vector<int> members(Group group, int rank) const;
+  int size(Group group) const;
+};
+
+// ---- the model ------------------------------------------------------------------------------
+
+enum class Norm : std::uint8_t { rms, layer };
+enum class Activation : std::uint8_t { gelu, silu };
+enum class Position : std::uint8_t { none, rope, learned };
+enum class RouterScore : std::uint8_t { softmax, sigmoid };
+enum class LoadBalance : std::uint8_t { none, aux_loss, seq_aux_loss };
+
+// Frequency scaling of Llama 3 (factor 1 = off).
+struct RopeScaling {
+  double factor = 1.0, low_frequency_factor = 1.0, high_frequency_factor = 4.0;
+  std::int64_t original_max_positions = 8192;
+};
+
+struct ModelSpec {
+  std::int64_t num_layers = 0;    // L
+  std::int64_t hidden = 0;        // H
+  std::int64_t heads = 0;         // N
+  std::int64_t query_groups = 0;  // G
+  std::int64_t head_dim = 0;      // D
+  std::int64_t ffn = 0;           // F of dense layers
+  std::int64_t vocab = 0;         // V, unpadded: the loss never sees more
+  std::int64_t padded_vocab = 0;  // rows of the embedding and the head
+  std::int64_t seq_length = 0;    // S
+  bool gated = true;              // fc1 holds [gate; up]
+  Activation activation = Activation::silu;
+  Norm norm = Norm::rms;
+  double norm_epsilon = 1e-5;
+  bool qk_norm = false;
+  bool qk_norm_whole = false;     // over all heads at once (OLMoE) instead of per head
+  bool tied = false;
+  Position position = Position::rope;
+  double rotary_base = 10000.0;
+  double rotary_percent = 1.0;
+  RopeScaling rope_scaling;
+  bool linear_bias = false;       // bias of every linear layer (never of experts or the head)
+  bool qkv_bias = false;
+  // mixture of experts; experts == 0: dense everywhere
+  std::int64_t experts = 0;       // E
+  std::int64_t experts_per_token = 0;  // K
+  std::int64_t expert_ffn = 0;
+  std::vector<bool> layer_is_moe;      // [L]
+  RouterScore router_score = RouterScore::softmax;
+  bool router_pre_softmax = false;     // softmax before top-k, no renormalisation
+  double router_scaling = 1.0;
+  LoadBalance load_balance = LoadBalance::none;
+  double aux_loss_coefficient = 0.0;
+  double z_loss_coefficient = 0.0;
+  // initial values
+  std::uint64_t seed = 1234;
+  double init_std = 0.02;
+  double output_std = 0.02;       // attention output and fc2: init_std / sqrt(2 L)
+  double embedding_std = 0.02;
+  DType compute = DType::f32;     // f32 or bf16: weights, activations, pipeline traffic
+};
+
+// ---- parameters and where they lie ------------------------------------------------------------
+
+enum class Init : std::uint8_t { normal, ones, zeros };
+
+// One tensor of a stage as this rank's model copy holds it. Matrices are [out, in]. The experts of
+// one layer are one tensor, [local experts, out, in], each expert contiguous.
+struct Parameter {
+  std::string name;                  // Megatron's, with the global layer: "decoder.layers.3.mlp.…"
+  std::vector<std::int64_t> shape;   // local
+  std::int64_t size = 0;             // elements
+  int layer = 0;                     // 0 embedding, 1..L decoder, L+1 final norm and head
+  int buffer = 0;                    // index into StagePlan::buffers
+  std::int64_t offset = 0;           // elements from the buffer's start; a multiple of 64
+  bool expert = false;               // first dimension is experts, sharded over EP
+  bool decay = true;                 // weight decay applies (two or more dimensions)
+  bool duplicate = false;            // tied copy: left out of norms and counts
+  Init init = Init::normal;
+  double std = 0.0;
+  // Init key: elements of this tensor are elements first_element … of the full tensor `name` when
+  // it is drawn; for experts this moves with the EP rank: local_expert * elements per expert.
+};
+
+// What one collective carries: [begin, end) of a buffer, whole layers, a multiple of 64 * group.
+struct Bucket {
+  std::int64_t begin = 0, end = 0;  // elements
+  int first_layer = 0, last_layer = 0;
+};
+
+// Weights of one dtype and kind, contiguous, in forward order. The fp32 main gradients are a second
+// array with the same element offsets.
+struct FlatBuffer {
+  DType dtype = DType::f32;  // of the weights
+  bool expert = false;       // reduced over expert_data instead of data
+  std::int64_t size = 0;     // elements, padding included
+  std::vector<Bucket> buckets;  // ascending; issued from the last to the first
+};
+
+struct StagePlan {
+  std::vector<int> layers;   // decoder layers, 1-based ids: 1..L
+  bool embedding = false;    // holds the input embedding
+  bool head = false;         // holds the final norm, the head and the loss
+  std::vector<Parameter> parameters;  // in forward order
+  std::vector<FlatBuffer> buffers;
+  std::int64_t num_parameters = 0;        // of one rank's copy, padding and duplicates left out
+};
+
+enum class Home : std::uint8_t { device, host, streamed };
+const char* name_of(Home home);
+
+// A piece of one rank's optimizer shard with one home; never crosses a bucket.
+struct ShardRange {
+  int buffer = 0;
+  int bucket = 0;
+  std::int64_t begin = 0, end = 0;  // elements of the buffer, multiples of 64
+  Home home = Home::device;
+};
+
+// ---- schedules --------------------------------------------------------------------------------
+
+enum class StepKind : std::uint8_t {
+  receive_forward,
+  forward,
+  send_forward,
+  receive_backward,
+  backward,
+  send_backward,
+};
+const char* name_of(StepKind kind);
+
+struct Step {
+  StepKind kind;
+  int micro_batch = 0;
+  int chunk = 0;
+  bool operator==(const Step&) const = default;
+};
+
+// 1F1B for `stage` of `stages` with `micro_batches`. Sends do not block. Within a stage the order
+// is the execution order.
+std::vector<Step> training_schedule(int stages, int stage, int micro_batches);
+// Forward only.
+std::vector<Step> evaluation_schedule(int stages, int stage, int micro_batches);
+
+// ---- the rest of a run ------------------------------------------------------------------------
+
+struct BatchPlan {
+  std::int64_t micro_batch = 1;        // B, sequences
+  std::int64_t global_batch = 1;       // sequences per step over all ranks
+  int num_micro_batches = 1;           // per rank and step
+  std::int64_t train_iters = 0;
+  std::int64_t eval_interval = 0;      // 0: never
+  std::int64_t eval_iters = 0;
+  std::int64_t eval_global_batch = 1, eval_micro_batch = 1;
+  int eval_num_micro_batches = 1;
+};
+
+struct OptimizerPlan {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double clip = 1.0;                // 0: off
+  bool sharded = true;              // ZeRO-1; otherwise every replica steps everything
+  bool cpu_offload = false;
+  double fraction = 0.0;            // of this rank's shard that leaves the device
+  bool offload_masters = true;      // ours; false: the reference's layout, masters stay on the device
+  bool overlap = false;             // copies overlap the host's Adam
+  bool check_for_nan = true;
+};
+
+enum class Decay : std::uint8_t { constant, linear, cosine, inverse_square_root, wsd };
+enum class WsdDecay : std::uint8_t { linear, cosine, exponential, minus_sqrt };
+
+// All in samples (iterations * global batch), as the reference counts.
+struct SchedulePlan {
+  double max_lr = 0, min_lr = 0, warmup_init = 0;
+  Decay style = Decay::linear;
+  WsdDecay wsd_style = WsdDecay::exponential;
+  std::int64_t warmup = 0, decay = 0, wsd_decay = 0;
+  double start_weight_decay = 0, end_weight_decay = 0;
+  enum class Ramp : std::uint8_t { constant, linear, cosine } weight_decay_ramp = Ramp::constant;
+  std::int64_t weight_decay_steps = 0;
+};
+
+struct ActivationOffloadPlan {
+  bool enabled = false;
+  std::int64_t layers = 0;            // the first n decoder layers of a chunk
+  std::int64_t min_elements = 0;      // smaller tensors stay
+  bool retain_buffers = false;        // keep host slabs between micro-batches
+};
+
+struct DataPlan {
+  bool mock = true;
+  std::vector<std::string> prefixes;        // .bin/.idx without the ending
+  std::vector<double> weights;              // empty: by size; else one per prefix
+  std::array<std::vector<std::string>, 3> split_prefixes;  // blend_per_split; else empty
+  std::array<std::vector<double>, 3> split_weights;
+  std::array<double, 3> split = {1, 0, 0};  // normalised
+  std::array<std::int64_t, 3> samples = {0, 0, 0};  // asked for train, valid, test
+  std::int64_t seq_length = 0;
+  std::uint64_t seed = 1234;
+  std::string cache_path;                   // empty: no cache
+  double surplus = 0.005;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  bool drop_last_partial_validation = true, add_extra_token = true;
+  std::int64_t vocab = 0;                   // ids must be below
+  std::int64_t end_of_document = -1;        // -1: none
+};
+
+struct LogPlan {
+  std::string run_name;
+  std::string run_dir;
+  std::int64_t interval = 1;
+  bool throughput = false;
+  bool params_norm = false;
+  bool num_zeros = false;
+  std::string tensorboard_dir;              // empty: off
+};
+
+// ---- memory -------------------------------------------------------------------------------------
+
+struct MemoryItem {
+  Pool pool = Pool::device;
+  std::string what;          // "weights", "main gradients", "master weights", "moments", ...
+  std::int64_t bytes = 0;
+  bool exact = true;         // planned = allocated to the byte; otherwise an estimate (activations)
+};
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+struct Plan {
+  Topology topology;
+  ModelSpec model;
+  std::vector<StagePlan> stages;     // [pp]
+  BatchPlan batch;
+  OptimizerPlan optimizer;
+  SchedulePlan schedule;
+  ActivationOffloadPlan activations;
+  DataPlan data;
+  LogPlan log;
+  std::int64_t total_parameters = 0;     // of the model, each once, unpadded vocabulary
+  std::int64_t active_parameters = 0;    // per token
+  double flops_per_token = 0;            // forward and backward; megatron.md 5.5
+  std::string config_yaml;               // resolved, for run_config.yaml
+  std::string changes;                   // settings that differ from their defaults, one a line
+  std::string launch;                    // the command that starts it
+};
+
+// What one rank needs beside the Plan: its place, its layer set and its shard.
+struct RankPlan {
+  int rank = 0;
+  Coordinates at;
+  int stage = 0;
+  std::int64_t first_expert = 0, num_local_experts = 0;
+  std::vector<ShardRange> shard;         // in issue order of buckets reversed: forward order
+  std::vector<Step> training, evaluation;
+  std::vector<MemoryItem> memory;
+  std::int64_t shard_elements = 0, offloaded_elements = 0;
+
+  std::int64_t bytes(Pool pool) const;   // sum of memory items of a pool
+};
+
+RankPlan rank_plan(const Plan& plan, int rank);
+
+// The slice of `bucket` that group member `index` of `size` owns: [begin, end) in buffer elements.
+struct Slice {
+  std::int64_t begin = 0, end = 0;
+};
+Slice shard_of(const Bucket& bucket, int index, int size);
+
+// The element of the full (all experts) tensor `parameter.name` that local element 0 is.
+std::int64_t first_element(const Parameter& parameter, const RankPlan& rank);
+
+}  // namespace rr::plan

@@ -1,0 +1,2 @@
+// Placeholder of the room until its first file stands.
+#include "recipe/recipe.h"
