@@ -1,0 +1,39 @@
+// The runtime objects of one rank, built from the Plan in one visible order.
+#pragma once
+
+#include <memory>
+
+#include "base/threads.h"
+#include "comm/comm.h"
+#include "data/data.h"
+#include "device/device.h"
+#include "model/model.h"
+#include "offload/offload.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+
+namespace rr::train {
+
+// Destroyed in reverse order: what comes later may use what stands above it.
+struct Runtime {
+  const plan::Plan& plan;
+  plan::RankPlan rank;
+  int num_threads = 1;  // of this rank, torch's and the optimizer's
+  comm::Groups groups;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<data::Samples> train_samples, valid_samples;  // first and last stage only
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<offload::Store> store;
+  std::unique_ptr<model::Model> model;
+
+  comm::Communicator& world() const { return groups[plan::Group::world]; }
+  bool first_stage() const { return rank.stage == 0; }
+  bool last_stage() const { return rank.stage + 1 == plan.topology.pipeline; }
+  bool speaks() const { return rank.rank + 1 == plan.topology.world; }  // prints the training line
+};
+
+// Collective. Throws JobFailed on all ranks when any rank cannot: missing or bad data, no memory.
+Runtime build(const plan::Plan& plan, comm::World& world);
+
+}  // namespace rr::train
