@@ -1,7 +1,8 @@
 // The optimizer: flat weights and gradients, sharded AdamW, and where its state lives.
 //
 // optim owns the flat buffers; the model only sees Spans of them. The masters of this rank's shard
-// are drawn or imported here, weight = round(master), then gathered. Every home gives the same bits.
+// are drawn or imported here, weight = round(master), then gathered. Every home gives the same
+// bits.
 //
 // One iteration:  begin() … backward passes, gradients_ready(layer) per layer of the last one …
 // step() … finish() before anything else reads weights (the next forward may start before that:
@@ -29,17 +30,17 @@ struct StepInput {
 };
 
 struct StepResult {
-  double grad_norm = 0;        // before clipping, over the whole model, each parameter once
-  bool finite = true;          // false: the step was not taken, nothing changed
-  int failed_rank = -1;        // lowest world rank with a NaN or infinite gradient
-  double num_zeros = 0;        // gradient elements that are zero; only when asked for
-  double params_norm = 0;      // of the masters; only when asked for
+  double grad_norm = 0;    // before clipping, over the whole model, each parameter once
+  bool finite = true;      // false: the step was not taken, nothing changed
+  int failed_rank = -1;    // lowest world rank with a NaN or infinite gradient
+  double num_zeros = 0;    // gradient elements that are zero; only when asked for
+  double params_norm = 0;  // of the masters; only when asked for
   double d2h_ms = 0, adam_ms = 0, h2d_ms = 0;  // host part of the step
 };
 
 // One piece of optimizer state of this rank, for checkpoints and tests.
 struct StatePiece {
-  std::string name;        // logical parameter name + ".master" | ".exp_avg" | ".exp_avg_sq"
+  std::string name;  // logical parameter name + ".master" | ".exp_avg" | ".exp_avg_sq"
   DType dtype = DType::f32;
   std::int64_t first = 0;  // element of the full tensor that data[0] is
   Span data;
@@ -56,8 +57,8 @@ class Optimizer {
 
   // Draws the masters (plan::Init, by name and element) and fills the weights of every rank.
   virtual void initialize() = 0;
-  // Same, from values: fill(parameter, first, count, out) writes `count` fp32 master elements of the
-  // full tensor from element `first` on.
+  // Same, from values: fill(parameter, first, count, out) writes `count` fp32 master elements of
+  // the full tensor from element `first` on.
   using Fill = std::function<void(const plan::Parameter& parameter, std::int64_t first,
                                   std::int64_t count, float* out)>;
   virtual void import(const Fill& fill) = 0;
@@ -89,10 +90,20 @@ std::unique_ptr<Optimizer> make_optimizer(const Environment& environment);
 
 // ---- the kernel, one definition for every home ------------------------------------------------
 
+// torch.optim.AdamW, one rounding per operation:
+//
+//   g = gradient_scale * gradient
+//   m = fma(1 - beta1, g - m, m)
+//   v = fma((1 - beta2) * g, g, beta2 * v)
+//   p = p * decay_factor - (step_size * m) / (sqrt(v) / bias2_sqrt + epsilon)
+//
+// The factors are computed in double, once per step, and rounded here.
 struct AdamArguments {
-  float learning_rate, beta1, beta2, epsilon, weight_decay;
-  float bias1, bias2_sqrt;  // 1 - beta1^t and sqrt(1 - beta2^t), computed once per step in double
-  float gradient_scale;     // clip coefficient
+  float one_minus_beta1, beta2, one_minus_beta2, epsilon;
+  float decay_factor;    // 1 - learning rate * weight decay; 1 where nothing decays
+  float step_size;       // learning rate / (1 - beta1^t)
+  float bias2_sqrt;      // sqrt(1 - beta2^t)
+  float gradient_scale;  // clip coefficient
 };
 AdamArguments adam_arguments(const plan::OptimizerPlan& plan, const StepInput& input,
                              double clip_coefficient, bool decay);
@@ -102,7 +113,7 @@ enum class Isa : std::uint8_t { best, generic, avx2, avx512 };
 bool isa_available(Isa isa);
 
 // p, m, v and weight [n] are updated in place from gradient [n]. weight_out gets round(p) as
-// `weight_dtype` (f32 or bf16); may be p itself for f32.
+// `weight_dtype` (f32 or bf16, to nearest even); may be p itself for f32, or null for none.
 void adam_step(const AdamArguments& arguments, std::int64_t n, float* p, float* m, float* v,
                const float* gradient, void* weight_out, DType weight_dtype, Isa isa = Isa::best);
 

@@ -1,0 +1,17 @@
+// Sums over gradients and weights whose bits depend on the values alone: not on the CPU, the
+// threads or the cut into pieces of work.
+#pragma once
+
+#include <cstdint>
+
+#include "base/threads.h"
+
+namespace rr::optim {
+
+// As sum_of_squares, its blocks spread over the pool: the same bits.
+double sum_of_squares(const float* data, std::int64_t n, ThreadPool& threads);
+
+// How many of data[0 .. n) are zero, of either sign.
+double count_zeros(const float* data, std::int64_t n, ThreadPool& threads);
+
+}  // namespace rr::optim
