@@ -1,12 +1,14 @@
 // Config: every setting of a run, as plain structs named like Megatron Bridge's groups.
 //
-// The members are declared once, in fields.def, together with their default, range, unit and
-// meaning; this header and the field table of fields.cc are both generated from that list. A key
+// The members are declared once, in fields.def, together with their default, range, unit, support
+// and meaning; this header and the field table of fields.cc are both generated from that list.
+// `mixed_precision` is a value of its own, without a group. A key
 // whose default is None in the reference is a std::optional here; after resolve() an optional that
 // follows from other settings has a value.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@ using OptBool = std::optional<bool>;
 using OptText = std::optional<std::string>;
 using IntList = std::vector<std::int64_t>;
 using TextList = std::vector<std::string>;
+using OptIntList = std::optional<std::vector<std::int64_t>>;
 using OptTextList = std::optional<std::vector<std::string>>;
 
 // `dataset.blend`: [[prefix, ...], [weight, ...] | null] in a recipe.
@@ -32,6 +35,7 @@ struct Blend {
   bool operator==(const Blend&) const = default;
 };
 using OptBlend = std::optional<Blend>;
+using OptBlendList = std::optional<std::vector<Blend>>;  // an empty Blend stands for null
 
 // `model.moe_layer_freq`: an int period (layer i is MoE when i % period == 0) or a 0/1 list.
 struct LayerPattern {
@@ -40,6 +44,12 @@ struct LayerPattern {
   bool operator==(const LayerPattern&) const = default;
 };
 
+// The reference's default of peft.target_modules.
+inline TextList adapter_modules() {
+  return {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"};
+}
+
+#define RR_VALUE(type, name, initial, ...)
 #define RR_GROUP_BEGIN(group, Type) struct Type {
 #define RR_FIELD(type, name, initial, ...) type name = initial;
 #define RR_GROUP_END(group, Type)              \
@@ -48,15 +58,18 @@ struct LayerPattern {
 #include "recipe/fields.def"
 #undef RR_GROUP_BEGIN
 #undef RR_FIELD
+#undef RR_VALUE
 #undef RR_GROUP_END
 
 struct Config {
+#define RR_VALUE(type, name, initial, ...) type name = initial;
 #define RR_GROUP_BEGIN(group, Type) Type group;
 #define RR_FIELD(type, name, initial, ...)
 #define RR_GROUP_END(group, Type)
 #include "recipe/fields.def"
 #undef RR_GROUP_BEGIN
 #undef RR_FIELD
+#undef RR_VALUE
 #undef RR_GROUP_END
   bool operator==(const Config&) const = default;
 };

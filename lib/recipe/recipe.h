@@ -60,7 +60,11 @@ std::vector<std::string> default_search_paths();
 
 // ---- what is known about keys -----------------------------------------------------------------
 
-enum class Support : std::uint8_t { run, plan_only };
+enum class Support : std::uint8_t {
+  run,        // works
+  plan_only,  // a value other than the initial one can be planned; a run is refused
+  no_effect,  // accepted for recipes of the reference; there is nothing here to switch
+};
 
 struct Field {
   std::string key;      // "optimizer.lr"
