@@ -29,9 +29,9 @@ class Event {
 };
 
 struct PoolUsage {
-  std::int64_t now = 0;         // live bytes
-  std::int64_t peak = 0;        // since the last reset_peaks
-  std::int64_t allocations = 0; // since the start
+  std::int64_t now = 0;          // live bytes
+  std::int64_t peak = 0;         // since the last reset_peaks
+  std::int64_t allocations = 0;  // since the start
 };
 
 // Traffic since the start, for the report.
