@@ -6,14 +6,13 @@
 #include "base/random.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
+#include "base/philox.h"
+
 namespace rr {
 namespace {
-
-using Block = std::array<std::uint32_t, 4>;
 
 // Numbers drawn at a time: small enough for the first-level cache, and a whole number of blocks.
 constexpr std::int64_t kBatch = 512;
@@ -25,22 +24,10 @@ constexpr std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
   return x ^ (x >> 31);
 }
 
-Block philox(std::uint64_t counter, std::uint32_t key0, std::uint32_t key1) {
-  std::uint32_t c0 = static_cast<std::uint32_t>(counter);
-  std::uint32_t c1 = static_cast<std::uint32_t>(counter >> 32);
-  std::uint32_t c2 = 0;
-  std::uint32_t c3 = 0;
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53U} * c0;
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c2;
-    c0 = static_cast<std::uint32_t>(b >> 32) ^ c1 ^ key0;
-    c1 = static_cast<std::uint32_t>(b);
-    c2 = static_cast<std::uint32_t>(a >> 32) ^ c3 ^ key1;
-    c3 = static_cast<std::uint32_t>(a);
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  return {c0, c1, c2, c3};
+PhiloxBlock block_at(std::uint64_t counter, const std::uint32_t (&key)[2]) {
+  const auto low = static_cast<std::uint32_t>(counter);
+  const auto high = static_cast<std::uint32_t>(counter >> 32);
+  return philox4x32({low, high, 0, 0}, key[0], key[1]);
 }
 
 // The probability a draw stands for is (draw + 0.5) / 2^32; minus one half it is exact and odd.
@@ -112,7 +99,7 @@ RandomStream::RandomStream(std::uint64_t seed, std::string_view name) {
 }
 
 std::uint32_t RandomStream::bits(std::uint64_t index) const {
-  return philox(index / 4, key_[0], key_[1])[index % 4];
+  return block_at(index / 4, key_)[index % 4];
 }
 
 float RandomStream::uniform(std::uint64_t index) const {
@@ -127,7 +114,7 @@ void RandomStream::normal(std::uint64_t first, std::int64_t count, float deviati
     const auto take = static_cast<int>(std::min<std::int64_t>(count, kBatch - skip));
     const std::uint64_t counter = first / 4;
     for (int block = 0; block * 4 < skip + take; ++block) {
-      const Block four = philox(counter + static_cast<std::uint64_t>(block), key_[0], key_[1]);
+      const PhiloxBlock four = block_at(counter + static_cast<std::uint64_t>(block), key_);
       std::copy(four.begin(), four.end(), draws + block * 4);
     }
     normal_batch(draws + skip, take, deviation, out);
