@@ -1,11 +1,10 @@
 // Agreement on failures.
-#include "train/agree.h"
-
 #include <array>
 #include <exception>
 
 #include "base/base.h"
 #include "base/log.h"
+#include "train/train.h"
 
 namespace rr::train {
 namespace {

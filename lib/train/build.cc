@@ -1,6 +1,7 @@
 // Building a rank: threads, device, data, optimizer, model.
 #include "train/build.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -9,11 +10,9 @@
 #include <cstring>
 #include <span>
 
-#include <fmt/format.h>
-
 #include "base/log.h"
 #include "base/random.h"
-#include "train/agree.h"
+#include "train/train.h"
 
 namespace rr::train {
 namespace {
@@ -96,9 +95,9 @@ Runtime build(const plan::Plan& plan, comm::World& world) {
         .groups = runtime.groups,
         .buffers = views(runtime),
         .store = runtime.store.get(),
-        .hooks = {.before_layer = [optimizer](int layer) { optimizer->wait_for(layer); },
-                  .gradients_ready =
-                      [optimizer](int layer) { optimizer->gradients_ready(layer); }}});
+        .hooks = {
+            .before_layer = [optimizer](int layer) { optimizer->wait_for(layer); },
+            .gradients_ready = [optimizer](int layer) { optimizer->gradients_ready(layer); }}});
   });
   return runtime;
 }

@@ -1,13 +1,14 @@
 // The training loop: iterations, log lines, evaluation, the end.
-#include <chrono>
-#include <optional>
-
 #include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <optional>
 
 #include "base/log.h"
 #include "plan/planner.h"
 #include "report/report.h"
-#include "train/agree.h"
 #include "train/build.h"
 #include "train/narrate.h"
 #include "train/signals.h"
@@ -61,8 +62,8 @@ class Loop {
   Runtime& runtime_;
   const plan::Plan& plan_;
   const Options& options_;
-  report::RunFolder* folder_;    // the speaking rank's; else null
-  report::TensorBoard* board_;   // likewise
+  report::RunFolder* folder_;   // the speaking rank's; else null
+  report::TensorBoard* board_;  // likewise
   std::int64_t device_after_build_ = 0;
   Interval interval_;
 };
@@ -111,8 +112,7 @@ void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
   line.elapsed_ms = ms;
   const double tokens =
       static_cast<double>(plan_.batch.global_batch) * static_cast<double>(plan_.model.seq_length);
-  const double tflops =
-      plan_.flops_per_token * tokens / (ms / 1e3) / plan_.topology.world / 1e12;
+  const double tflops = plan_.flops_per_token * tokens / (ms / 1e3) / plan_.topology.world / 1e12;
   if (plan_.log.throughput) line.tflops_per_gpu = tflops;
   line.learning_rate = plan::learning_rate(plan_.schedule, consumed);
   line.global_batch = plan_.batch.global_batch;
@@ -123,8 +123,7 @@ void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
     line.losses.emplace_back("z_loss", finished.z / n);
   line.grad_norm = step.optimizer.grad_norm;
   if (plan_.log.params_norm) line.params_norm = step.optimizer.params_norm;
-  if (plan_.log.num_zeros)
-    line.num_zeros = static_cast<std::int64_t>(step.optimizer.num_zeros);
+  if (plan_.log.num_zeros) line.num_zeros = static_cast<std::int64_t>(step.optimizer.num_zeros);
   print_line(report::training_line(line, std::time(nullptr)));
   folder_->write(line, {{"tflops_per_gpu", tflops},
                         {"tokens_per_second_per_gpu", tokens / (ms / 1e3) / plan_.topology.world},
@@ -143,9 +142,9 @@ void Loop::validate(std::int64_t iteration) {
   interval_.start += Clock::now() - start;  // evaluation is no training time
   if (!runtime_.speaks()) return;
   print_line(report::validation_text(fmt::format("iteration {}", iteration), loss));
-  folder_->write_validation(iteration, loss,
-                            plan_.batch.eval_iters * plan_.batch.eval_global_batch *
-                                plan_.model.seq_length);
+  folder_->write_validation(
+      iteration, loss,
+      plan_.batch.eval_iters * plan_.batch.eval_global_batch * plan_.model.seq_length);
   if (board_ != nullptr)
     board_->scalar("lm loss validation", loss, iteration, static_cast<double>(std::time(nullptr)));
 }

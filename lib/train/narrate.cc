@@ -1,10 +1,11 @@
 // The run's own account of itself.
 #include "train/narrate.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstdio>
 #include <span>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "plan/planner.h"
@@ -24,9 +25,9 @@ struct RankNumbers {
 std::vector<RankNumbers> gather_numbers(const Runtime& runtime) {
   const device::PoolUsage on_device = runtime.device->usage(Pool::device);
   const device::PoolUsage on_host = runtime.device->usage(Pool::host);
-  const RankNumbers own = {runtime.rank.rank,  runtime.rank.at.data,  on_device.now,
-                           on_device.peak,     on_device.allocations, on_host.now,
-                           on_host.peak,       on_host.allocations};
+  const RankNumbers own = {runtime.rank.rank, runtime.rank.at.data,  on_device.now,
+                           on_device.peak,    on_device.allocations, on_host.now,
+                           on_host.peak,      on_host.allocations};
   std::vector<RankNumbers> all(static_cast<std::size_t>(runtime.world().size()));
   runtime.world().all_gather(std::as_bytes(std::span(&own, 1)),
                              std::as_writable_bytes(std::span(all)));
@@ -64,10 +65,10 @@ void print_memory(const Runtime& runtime, std::int64_t iterations) {
   if (!runtime.speaks()) return;
   for (const RankNumbers& numbers : all) {
     if (runtime.world().size() > kMostMemoryLines && numbers.data_rank != 0) continue;
-    print_line(report::memory_line(
-        static_cast<int>(numbers.rank), iterations,
-        {numbers.device_now, numbers.device_peak, numbers.device_allocations},
-        {numbers.host_now, numbers.host_peak, numbers.host_allocations}));
+    print_line(
+        report::memory_line(static_cast<int>(numbers.rank), iterations,
+                            {numbers.device_now, numbers.device_peak, numbers.device_allocations},
+                            {numbers.host_now, numbers.host_peak, numbers.host_allocations}));
   }
 }
 
@@ -86,7 +87,9 @@ void print_comparison(const Runtime& runtime, std::int64_t device_bytes_after_bu
   runtime.world().all_reduce_max(most);
   const offload::Totals moved = runtime.store ? runtime.store->totals() : offload::Totals{};
   if (!runtime.speaks()) return;
-  const auto bytes = [&](int i) { return static_cast<std::int64_t>(most[static_cast<std::size_t>(i)]); };
+  const auto bytes = [&](int i) {
+    return static_cast<std::int64_t>(most[static_cast<std::size_t>(i)]);
+  };
   print_line(report::comparison_table(
       {{"weights, gradients, optimizer", "device", bytes(0), bytes(1), true},
        {"activations and temporaries", "device", bytes(2), bytes(3), false},

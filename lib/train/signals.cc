@@ -1,10 +1,12 @@
 // Signal flags.
 #include "train/signals.h"
 
-#include <csignal>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
+
+#include "train/train.h"
 
 namespace rr::train {
 namespace {

@@ -1,16 +1,16 @@
 // The training step, top to bottom.
 #include "train/step.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "base/log.h"
 #include "plan/planner.h"
-#include "train/agree.h"
 #include "train/pipeline.h"
 #include "train/signals.h"
+#include "train/train.h"
 
 namespace rr::train {
 namespace {
@@ -73,14 +73,14 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
   const Losses losses = run_training_schedule(runtime, consumed);
   const model::AuxiliaryLosses auxiliary = runtime.model->auxiliary_losses();
 
-  Shared shared{.loss_sum = losses.sum,
-                .num_tokens = losses.num_tokens,
-                .load_balancing = auxiliary.load_balancing,
-                .z = auxiliary.z,
-                .moe_terms = static_cast<double>(auxiliary.moe_layers) *
-                             plan.batch.num_micro_batches,
-                .not_finite = std::isfinite(losses.sum) ? 0.0 : 1.0,
-                .signals = signal_received() == 0 ? 0.0 : 1.0};
+  Shared shared{
+      .loss_sum = losses.sum,
+      .num_tokens = losses.num_tokens,
+      .load_balancing = auxiliary.load_balancing,
+      .z = auxiliary.z,
+      .moe_terms = static_cast<double>(auxiliary.moe_layers) * plan.batch.num_micro_batches,
+      .not_finite = std::isfinite(losses.sum) ? 0.0 : 1.0,
+      .signals = signal_received() == 0 ? 0.0 : 1.0};
   const bool own_loss_is_finite = shared.not_finite == 0.0;
   shared.reduce(runtime.world());
   if (shared.not_finite > 0 && plan.optimizer.check_for_nan)
@@ -89,10 +89,10 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
   // Norm, clip, AdamW wherever the state lives, weights gathered. Iteration i runs at the rate of
   // the samples consumed before it.
   StepReport report;
-  report.optimizer = runtime.optimizer->step(
-      {.learning_rate = plan::learning_rate(plan.schedule, consumed),
-       .weight_decay = plan::weight_decay(plan.schedule, consumed),
-       .step = iteration});
+  report.optimizer =
+      runtime.optimizer->step({.learning_rate = plan::learning_rate(plan.schedule, consumed),
+                               .weight_decay = plan::weight_decay(plan.schedule, consumed),
+                               .step = iteration});
   if (!report.optimizer.finite)
     stop_for(runtime, report.optimizer.failed_rank, iteration, "the gradients");
 

@@ -13,12 +13,12 @@ struct StepReport {
   double load_balancing = 0;  // mean over MoE layers, micro-batches and replicas
   double z = 0;
   bool has_moe = false;
-  int signal = 0;             // a signal some rank received, agreed on by all; 0: none
+  int signal = 0;  // a signal some rank received, agreed on by all; 0: none
   optim::StepResult optimizer;
 };
 
-// Iteration `iteration` (from 1). Throws JobFailed on all ranks when loss or gradient is not finite,
-// after one rank named iteration and rank; the weights are then those before the step.
+// Iteration `iteration` (from 1). Throws JobFailed on all ranks when loss or gradient is not
+// finite, after one rank named iteration and rank; the weights are then those before the step.
 StepReport train_step(Runtime& runtime, std::int64_t iteration);
 
 // Mean validation loss over plan.batch.eval_iters batches, from the same samples every time.

@@ -1,6 +1,8 @@
 // Training: builds the runtime objects from the Plan in one visible order and runs the loop.
 #pragma once
 
+#include <functional>
+
 #include "comm/comm.h"
 #include "plan/plan.h"
 
@@ -10,8 +12,23 @@ struct Options {
   bool progress_bar = false;  // a terminal of a single process
 };
 
-// Runs the whole plan on this rank. Returns the exit code: 0 done, 1 failure agreed on by all ranks.
-// Throws UsageError (data files, run folder), Error or anything else from one rank alone.
+// The first INT, TERM, USR1 or USR2 raises a flag that all ranks agree on between iterations; the
+// second ends the process at once. Call before MPI starts.
+void install_signal_handlers();
+
+// Runs the whole plan on this rank. Returns the exit code, the same on all ranks: 0 done, 1 a
+// failure, 2 data or folders that cannot be used, 128 + n stopped by signal n. What one rank alone
+// throws (a full disk, a failed collective) is for the caller to abort the job with.
 int run(const plan::Plan& plan, comm::World& world, const Options& options);
+
+// Every rank throws it at the same place; the message was already printed by one rank.
+struct JobFailed {
+  int exit_code = 1;
+};
+
+// Runs `work` on this rank, then asks all ranks of `world` whether theirs succeeded, so that no one
+// waits for a rank that failed. If any threw, the lowest of them prints its message and every rank
+// throws JobFailed: code 2 if the printed one was a UsageError, else 1. Collective over `world`.
+void together(comm::Communicator& world, const std::function<void()>& work);
 
 }  // namespace rr::train
