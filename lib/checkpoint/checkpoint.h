@@ -14,15 +14,15 @@ namespace rr::checkpoint {
 struct TensorInfo {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
-  const std::byte* data = nullptr;  // inside the map
+  const std::byte* data = nullptr;  // lives as long as the reader; aligned to the element
   std::int64_t bytes = 0;
 };
 
 // One file, or all shards of a model.safetensors.index.json, or a folder that holds either.
 class SafetensorsReader {
  public:
-  // Throws UsageError naming the file and the field: missing, truncated, holes, overlaps, sizes that
-  // do not fit, duplicate names, an index that names what no shard has.
+  // Throws UsageError naming the file and the field: missing, truncated, holes, overlaps, sizes
+  // that do not fit, duplicate names, an index that names what no shard has.
   explicit SafetensorsReader(const std::string& path);
   ~SafetensorsReader();
   SafetensorsReader(SafetensorsReader&&) noexcept;
