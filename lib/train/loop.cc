@@ -97,10 +97,11 @@ void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
   const double n = static_cast<double>(interval_.iterations);
   const double ms = ms_since(interval_.start) / n;
   const std::int64_t consumed = iteration * plan_.batch.global_batch;
-  // Host times of the slowest rank.
-  std::array<double, 3> host_ms = {interval_.d2h_ms / n, interval_.adam_ms / n,
-                                   interval_.h2d_ms / n};
-  runtime_.world().all_reduce_max(host_ms);
+  // Of the slowest and of the fullest rank.
+  std::array<double, 5> most = {interval_.d2h_ms / n, interval_.adam_ms / n, interval_.h2d_ms / n,
+                                static_cast<double>(runtime_.device->usage(Pool::device).peak),
+                                static_cast<double>(runtime_.device->usage(Pool::host).peak)};
+  runtime_.world().all_reduce_max(most);
   const Interval finished = interval_;
   interval_ = Interval();
   if (!runtime_.speaks()) return;
@@ -127,9 +128,11 @@ void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
   print_line(report::training_line(line, std::time(nullptr)));
   folder_->write(line, {{"tflops_per_gpu", tflops},
                         {"tokens_per_second_per_gpu", tokens / (ms / 1e3) / plan_.topology.world},
-                        {"offload_d2h_ms", host_ms[0]},
-                        {"offload_adam_ms", host_ms[1]},
-                        {"offload_h2d_ms", host_ms[2]}});
+                        {"offload_d2h_ms", most[0]},
+                        {"offload_adam_ms", most[1]},
+                        {"offload_h2d_ms", most[2]},
+                        {"device_peak_bytes", most[3]},
+                        {"host_peak_bytes", most[4]}});
   if (board_ != nullptr) write_board(line);
   if (options_.progress_bar)
     std::fputs(report::progress_bar(iteration, line.train_iters, ms, finished.loss / n, 80).c_str(),
