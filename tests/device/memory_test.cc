@@ -68,7 +68,7 @@ TEST_CASE("an allocation beyond the limit names the slab, its size and what is l
   CHECK_THAT(message, Catch::Contains("main gradients"));
   CHECK_THAT(message, Catch::Contains("3,001 bytes"));
   CHECK_THAT(message, Catch::Contains("device pool"));
-  CHECK_THAT(message, Catch::Contains("3.000 kB of 10.00 kB are left"));
+  CHECK_THAT(message, Catch::Contains("3.00 kB of 10.00 kB are left"));
   // The refused one left no trace, and exactly what is left still fits.
   CHECK(device->usage(Pool::device).now == 7'000);
   CHECK(device->usage(Pool::device).peak == 7'000);
