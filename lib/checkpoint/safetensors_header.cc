@@ -29,6 +29,10 @@ Problem problem(const std::string& path, std::string what) {
 
 // The parser keeps the last of two equal keys; its callback sees both.
 json parse_strict(const std::string& path, std::string_view text) {
+  // A zero byte is no JSON; the parser would take it for the end and ignore what follows.
+  if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
+    refuse(path, fmt::format("does not hold valid JSON (byte {} of it).", zero + 1));
+  }
   std::vector<std::set<std::string>> open_objects;
   std::string duplicate;
   const auto check = [&](int, json::parse_event_t event, json& parsed) {
