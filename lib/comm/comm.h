@@ -3,7 +3,7 @@
 //
 // Every member of a group makes the same calls in the same order; a call may come from any one
 // thread at a time per communicator. Counts are elements; a message longer than the piece limit
-// (default: what fits MPI's int) goes in pieces.
+// goes in pieces. After an Error of a call the job can only be aborted.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +50,12 @@ class Communicator {
 };
 
 struct Options {
-  std::int64_t piece_bytes = std::int64_t{1} << 30;  // longest single MPI message
+  // Longest single MPI message: below MPI's int, and short enough that a wait sees it progress.
+  std::int64_t piece_bytes = std::int64_t{4} << 20;
 };
 
-// The job. One object for the program's life; made before anything else of this room.
+// The job. One object for the program's life; made before anything else of this room, and outlives
+// its groups.
 class World {
  public:
   virtual ~World() = default;
@@ -75,7 +77,9 @@ bool launched();
 
 // One rank, no MPI call ever.
 std::unique_ptr<World> make_self_world();
-// MPI_Init_thread(MULTIPLE); the destructor finalizes. Throws Error in a build without MPI.
+// MPI_Init_thread(MULTIPLE); the destructor finalizes, unless an exception is in flight. While one
+// lives, another (with other options, for tests) shares its MPI. Throws Error in a build without
+// MPI.
 std::unique_ptr<World> make_mpi_world(const Options& options = {});
 
 // The groups of a Plan for this rank, each with its own communicator. `data` and `expert_data` are

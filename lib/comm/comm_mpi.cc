@@ -36,24 +36,30 @@ void check_mpi(int code, const char* what) {
   throw Error(fmt::format("MPI: {} failed: {}", what, text));
 }
 
-// Yields while the answer may come at once, then sleeps for about an eighth of the time it took so
-// far, 1 ms at most.
+// Yields while the answer may come at once or bytes may be flowing, then sleeps for about an eighth
+// of the time it took so far, 1 ms at most. Without single-copy transfers (as in most containers)
+// bytes flow only while both sides look, some 100 kB a time: a sleep would cost what it lasts.
 class Patience {
  public:
+  // `bytes`: how much may be flowing.
+  explicit Patience(std::int64_t bytes)
+      : yield_until_(start_ + kReply + std::min(std::chrono::nanoseconds(bytes), kFlow)) {}
+
   void pause() {
-    if (++tries_ <= kYields) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < yield_until_) {
       std::this_thread::yield();
-      return;
+    } else {
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>((now - start_) / 8, kNap));
     }
-    const auto waited = std::chrono::steady_clock::now() - start_;
-    std::this_thread::sleep_for(
-        std::min<std::chrono::nanoseconds>(waited / 8, std::chrono::milliseconds(1)));
   }
 
  private:
-  static constexpr int kYields = 100;
-  int tries_ = 0;
+  static constexpr std::chrono::nanoseconds kReply = std::chrono::microseconds(100);
+  static constexpr std::chrono::nanoseconds kFlow = std::chrono::milliseconds(10);  // at 1 GB/s
+  static constexpr std::chrono::nanoseconds kNap = std::chrono::milliseconds(1);
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point yield_until_;
 };
 
 // Messages under way between this rank and the others of one communicator.
@@ -85,7 +91,7 @@ class Exchange {
   void wait() {
     // Not MPI_Testall over everything again and again: with many pieces that is quadratic.
     std::size_t first = 0;
-    Patience patience;
+    Patience patience(bytes_);
     while (first < requests_.size()) {
       int done = 0;
       MPI_Status status;
@@ -96,11 +102,12 @@ class Exchange {
       }
       check_length(status, expected_[first]);
       ++first;
+      patience = Patience(bytes_);
     }
     requests_.clear();
     expected_.clear();
+    bytes_ = 0;
   }
-  bool empty() const { return requests_.empty(); }
 
  private:
   template <class Call>
@@ -110,6 +117,7 @@ class Exchange {
     do {
       const std::size_t length = std::min(limit, bytes - begin);
       call(begin, static_cast<int>(length));
+      bytes_ += static_cast<std::int64_t>(length);
       begin += length;
     } while (begin < bytes);
   }
@@ -135,6 +143,7 @@ class Exchange {
   std::int64_t piece_;
   std::vector<MPI_Request> requests_;
   std::vector<int> expected_;  // bytes; -1: a send
+  std::int64_t bytes_ = 0;     // of all requests
 };
 
 class MpiPending final : public Pending {

@@ -102,6 +102,22 @@ TEST_CASE("counts that do not add up to the buffer are refused") {
   CHECK_THROWS_AS(group->all_to_all(bytes, two, out, right), Error);
 }
 
+TEST_CASE("a plan for one rank has all its groups, each of one") {
+  const auto world = make_self_world();
+  const Groups groups = make_groups(*world, plan::Topology{});
+  REQUIRE(groups.by_kind.size() == plan::kNumGroups);
+  for (int kind = 0; kind < plan::kNumGroups; ++kind) {
+    CHECK(groups[static_cast<plan::Group>(kind)].size() == 1);
+  }
+}
+
+TEST_CASE("a plan for more ranks than there are is refused") {
+  const auto world = make_self_world();
+  plan::Topology topology;
+  topology.world = topology.data = topology.expert_data = 2;
+  CHECK_THROWS_AS(make_groups(*world, topology), Error);
+}
+
 TEST_CASE("sums go from the first part to the last, in single precision") {
   // (1e8 + 3) - 1e8 loses the 3 in one order and keeps some of it in the other.
   const std::vector<float> a{1e8F, 3.0F}, b{3.0F, 1e8F}, c{-1e8F, -1e8F};
