@@ -4,8 +4,8 @@
 // are drawn or imported here, weight = round(master), then gathered. Every home gives the same
 // bits.
 //
-// One iteration:  begin() … backward passes, gradients_ready(layer) per layer of the last one …
-// step() … finish() before anything else reads weights (the next forward may start before that:
+// One iteration:  begin() ... backward passes, gradients_ready(layer) per layer of the last one ...
+// step() ... finish() before anything else reads weights (the next forward may start before that:
 // wait_for(layer)).
 #pragma once
 
@@ -35,7 +35,9 @@ struct StepResult {
   int failed_rank = -1;    // lowest world rank with a NaN or infinite gradient
   double num_zeros = 0;    // gradient elements that are zero; only when asked for
   double params_norm = 0;  // of the masters; only when asked for
-  double d2h_ms = 0, adam_ms = 0, h2d_ms = 0;  // host part of the step
+  // Host part of the step: what each stream and the host's Adam were busy with since the last step.
+  // With overlap the copies run beside it and beside backward and forward.
+  double d2h_ms = 0, adam_ms = 0, h2d_ms = 0;
 };
 
 // One piece of optimizer state of this rank, for checkpoints and tests.
@@ -85,6 +87,7 @@ struct Environment {
   device::Device& device;
   const comm::Groups& groups;
   ThreadPool& threads;
+  std::int64_t chunk_elements = std::int64_t{1} << 20;  // of the pipeline of copies and host steps
 };
 std::unique_ptr<Optimizer> make_optimizer(const Environment& environment);
 

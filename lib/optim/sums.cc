@@ -2,7 +2,7 @@
 //
 // The square of a float is exact in double, so only the order of the additions matters: within a
 // block sixteen interleaved sums, then halves with halves; over blocks likewise.
-#include "optim/norm.h"
+#include "optim/sums.h"
 
 #include <algorithm>
 #include <vector>
@@ -65,6 +65,20 @@ double sum_of_squares(const float* data, std::int64_t n, ThreadPool& threads) {
   threads.for_ranges(static_cast<std::int64_t>(sums.size()), 16,
                      [&](std::int64_t first, std::int64_t last) {
                        block_sums(data, n, first, last, sums.data());
+                     });
+  return pairwise(sums.data(), static_cast<std::int64_t>(sums.size()));
+}
+
+double sum_of_squares(std::int64_t n, const ReadValues& read, ThreadPool& threads) {
+  std::vector<double> sums(static_cast<std::size_t>(ceil_div(n, kBlock)));
+  threads.for_ranges(static_cast<std::int64_t>(sums.size()), 16,
+                     [&](std::int64_t first, std::int64_t last) {
+                       std::vector<float> values(kBlock);
+                       for (std::int64_t block = first; block < last; ++block) {
+                         const std::int64_t size = std::min(kBlock, n - block * kBlock);
+                         read(block * kBlock, size, values.data());
+                         sums[block] = block_sum(values.data(), size);
+                       }
                      });
   return pairwise(sums.data(), static_cast<std::int64_t>(sums.size()));
 }

@@ -1,5 +1,5 @@
 // Squared norms and counts of zeros.
-#include "optim/norm.h"
+#include "optim/sums.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>
