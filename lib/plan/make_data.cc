@@ -14,6 +14,8 @@ BatchPlan make_batch(const recipe::Config& config, const Topology& topology) {
   const std::int64_t at_once = batch.micro_batch * topology.data;
   batch.global_batch = train.global_batch_size.value_or(at_once);
   batch.num_micro_batches = static_cast<int>(batch.global_batch / at_once);
+  batch.micro_batch_group =
+      static_cast<int>(config.model.microbatch_group_size_per_vp_stage.value_or(0));
   batch.train_iters =
       train.train_iters.value_or(train.train_samples.value_or(0) / batch.global_batch);
   batch.eval_micro_batch = validation.eval_micro_batch_size.value_or(batch.micro_batch);

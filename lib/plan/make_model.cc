@@ -16,6 +16,7 @@ Topology make_topology(const recipe::Config& config, int world_size) {
   t.expert_tensor =
       static_cast<int>(m.expert_tensor_parallel_size.value_or(m.tensor_model_parallel_size));
   t.chunks = static_cast<int>(m.virtual_pipeline_model_parallel_size.value_or(1));
+  t.sequence_parallel = m.sequence_parallel;
   t.data = world_size / (t.tensor * t.context * t.pipeline);
   t.expert_data = world_size / (t.expert * t.expert_tensor * t.pipeline);
   RR_CHECK(t.tensor * t.context * t.pipeline * t.data == world_size, "rules let this world pass");

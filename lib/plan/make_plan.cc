@@ -87,6 +87,21 @@ ActivationOffloadPlan make_activations(const recipe::Model& m) {
   return plan;
 }
 
+RecomputePlan make_recompute(const recipe::Model& m, const std::vector<StagePlan>& stages) {
+  RecomputePlan plan;
+  plan.full = m.recompute_granularity.value_or("") == "full";
+  if (!plan.full) return plan;
+  // uniform recomputes every layer of a stage, in units; block the first ones of it.
+  std::int64_t most = 0;
+  for (const StagePlan& stage : stages) {
+    most = std::max(most, static_cast<std::int64_t>(stage.layers.size()));
+  }
+  plan.layers = m.recompute_method.value_or("uniform") == "block"
+                    ? m.recompute_num_layers.value_or(most)
+                    : most;
+  return plan;
+}
+
 LogPlan make_log(const recipe::Recipe& recipe) {
   const recipe::Logger& logger = recipe.config.logger;
   LogPlan plan;
@@ -116,6 +131,7 @@ Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
   plan.data = make_data(config, plan.model, plan.batch);
   plan.log = make_log(recipe);
   lay_out(plan, config.ddp.bucket_size.value_or(0), split_layers(config.model, plan.topology));
+  plan.recompute = make_recompute(config.model, plan.stages);
   plan.config_yaml = recipe::dump(config, &recipe);
   for (const recipe::Change& change : recipe::changes(recipe)) {
     plan.changes +=

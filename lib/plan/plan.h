@@ -48,6 +48,7 @@ struct Topology {
   int tensor = 1, context = 1, pipeline = 1, data = 1;  // world = product of these
   int expert = 1, expert_tensor = 1, expert_data = 1;   // world = ep * etp * edp * pp
   int chunks = 1;                                       // model chunks per stage (VPP)
+  bool sequence_parallel = false;  // norms and residuals sliced over the tensor ranks
 
   Coordinates coordinates(int rank) const;
   // World ranks of the group that `rank` belongs to, ascending; just {rank} for a group of one.
@@ -199,6 +200,11 @@ struct Step {
 std::vector<Step> training_schedule(int stages, int stage, int micro_batches);
 // Forward only.
 std::vector<Step> evaluation_schedule(int stages, int stage, int micro_batches);
+// Interleaved 1F1B: every stage holds `chunks` model chunks, `group` micro-batches pass a chunk in
+// a row (megatron.md 8.1; group in [stages, micro_batches], the remainder 0 or at least stages).
+// The output of the last stage's chunk c is the input of the first stage's chunk c + 1.
+std::vector<Step> interleaved_schedule(int stages, int stage, int chunks, int micro_batches,
+                                       int group);
 
 // ---- the rest of a run ------------------------------------------------------------------------
 
@@ -206,6 +212,7 @@ struct BatchPlan {
   std::int64_t micro_batch = 1;   // B, sequences
   std::int64_t global_batch = 1;  // sequences per step over all ranks
   int num_micro_batches = 1;      // per rank and step
+  int micro_batch_group = 0;      // of the interleaved schedule; 0: as many as stages
   std::int64_t train_iters = 0;
   std::int64_t eval_interval = 0;  // 0: never
   std::int64_t eval_iters = 0;
@@ -240,6 +247,11 @@ struct SchedulePlan {
   double start_weight_decay = 0, end_weight_decay = 0;
   enum class Ramp : std::uint8_t { constant, linear, cosine } weight_decay_ramp = Ramp::constant;
   std::int64_t weight_decay_steps = 0;
+};
+
+struct RecomputePlan {
+  bool full = false;        // only the inputs of layers are kept (plan only)
+  std::int64_t layers = 0;  // of a stage, from the first; the others keep everything
 };
 
 struct ActivationOffloadPlan {
@@ -296,6 +308,7 @@ struct Plan {
   OptimizerPlan optimizer;
   SchedulePlan schedule;
   ActivationOffloadPlan activations;
+  RecomputePlan recompute;
   DataPlan data;
   LogPlan log;
   std::int64_t total_parameters = 0;   // of the model, each once, unpadded vocabulary
@@ -321,6 +334,8 @@ struct RankPlan {
 };
 
 RankPlan rank_plan(const Plan& plan, int rank);
+// The training steps of a stage: plain or interleaved, as the plan says.
+std::vector<Step> stage_schedule(const Plan& plan, int stage);
 
 // The slice of `bucket` that group member `index` of `size` owns: [begin, end) in buffer elements.
 struct Slice {

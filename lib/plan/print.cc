@@ -148,8 +148,9 @@ std::vector<RankClass> rank_classes(const Plan& plan) {
   return classes;
 }
 
-// Consecutive forwards and backwards of one stage, without the messages: "F0 F1 B0".
-std::string compute_steps(const std::vector<Step>& steps) {
+// Consecutive forwards and backwards of one stage, without the messages: "F0 F1 B0", with
+// chunks "F0.0 F0.1".
+std::string compute_steps(const std::vector<Step>& steps, int chunks) {
   std::string text;
   std::size_t count = 0;
   for (const Step& step : steps) {
@@ -157,6 +158,7 @@ std::string compute_steps(const std::vector<Step>& steps) {
     if (!forward && step.kind != StepKind::backward) continue;
     if (count == kMostStepsListed) return text + " ...";
     text += fmt::format("{}{}{}", count == 0 ? "" : " ", forward ? 'F' : 'B', step.micro_batch);
+    if (chunks > 1) text += fmt::format(".{}", step.chunk);
     ++count;
   }
   return text;
@@ -223,13 +225,14 @@ std::string schedule_text(const Plan& plan) {
   }
   text += "\n";
   if (stages == 1) return text;
-  const double bubble =
-      static_cast<double>(stages - 1) / static_cast<double>(batch.num_micro_batches + stages - 1);
-  text += fmt::format("schedule: 1F1B over {} stages, {:.1f} % of the time is bubble\n", stages,
-                      100.0 * bubble);
+  const int chunks = plan.topology.chunks;
+  const double bubble = static_cast<double>(stages - 1) /
+                        static_cast<double>(batch.num_micro_batches * chunks + stages - 1);
+  text += fmt::format("schedule: {} over {} stages, {:.1f} % of the time is bubble\n",
+                      chunks == 1 ? "1F1B" : fmt::format("interleaved 1F1B, {} chunks,", chunks),
+                      stages, 100.0 * bubble);
   for (int s = 0; s < std::min(stages, kMostRanksListed); ++s) {
-    text += fmt::format("  stage {}: {}\n", s,
-                        compute_steps(training_schedule(stages, s, batch.num_micro_batches)));
+    text += fmt::format("  stage {}: {}\n", s, compute_steps(stage_schedule(plan, s), chunks));
   }
   return text;
 }

@@ -1,6 +1,7 @@
 // What one rank holds: its experts, its shard of every bucket, where the state of each piece lives.
 #include <algorithm>
 
+#include "plan/activations.h"
 #include "plan/homes.h"
 #include "plan/plan.h"
 
@@ -104,10 +105,25 @@ std::vector<MemoryItem> memory_items(const Plan& plan, const RankPlan& rank) {
       items.push_back({pool_of(slab), name_of(slab), layout.size(slab), true});
     }
   }
+  const ActivationBytes activations = activation_bytes(plan, rank.stage, rank.training);
+  items.push_back({Pool::device, "activations", activations.device, false});
+  if (activations.logits > 0) {
+    items.push_back({Pool::device, "logits and loss", activations.logits, false});
+  }
+  if (activations.host > 0) {
+    items.push_back({Pool::host, "offloaded activations", activations.host, false});
+  }
   return items;
 }
 
 }  // namespace
+
+std::vector<Step> stage_schedule(const Plan& plan, int stage) {
+  const Topology& t = plan.topology;
+  if (t.chunks == 1) return training_schedule(t.pipeline, stage, plan.batch.num_micro_batches);
+  const int group = plan.batch.micro_batch_group > 0 ? plan.batch.micro_batch_group : t.pipeline;
+  return interleaved_schedule(t.pipeline, stage, t.chunks, plan.batch.num_micro_batches, group);
+}
 
 RankPlan rank_plan(const Plan& plan, int rank) {
   const Topology& topology = plan.topology;
@@ -122,8 +138,7 @@ RankPlan rank_plan(const Plan& plan, int rank) {
     result.shard_elements += range.end - range.begin;
     if (range.home != Home::device) result.offloaded_elements += range.end - range.begin;
   }
-  result.training =
-      training_schedule(topology.pipeline, result.stage, plan.batch.num_micro_batches);
+  result.training = stage_schedule(plan, result.stage);
   result.evaluation =
       evaluation_schedule(topology.pipeline, result.stage, plan.batch.eval_num_micro_batches);
   result.memory = memory_items(plan, result);

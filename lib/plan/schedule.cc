@@ -25,29 +25,35 @@ const char* name_of(StepKind kind) {
 
 namespace {
 
-// Appends the steps of one stage, leaving out messages over the pipeline's ends.
+// Appends the steps of one stage, leaving out messages over the model's two ends.
 class StageSteps {
  public:
-  StageSteps(int stages, int stage) : first_(stage == 0), last_(stage == stages - 1) {
+  StageSteps(int stages, int stage, int chunks = 1)
+      : first_(stage == 0), last_(stage == stages - 1), chunks_(chunks) {
     RR_CHECK(stage >= 0 && stage < stages, std::to_string(stage));
   }
 
-  void forward(int micro_batch) {
-    if (!first_) steps_.push_back({StepKind::receive_forward, micro_batch, 0});
-    steps_.push_back({StepKind::forward, micro_batch, 0});
-    if (!last_) steps_.push_back({StepKind::send_forward, micro_batch, 0});
+  void forward(int micro_batch, int chunk = 0) {
+    if (!first_ || chunk > 0) steps_.push_back({StepKind::receive_forward, micro_batch, chunk});
+    steps_.push_back({StepKind::forward, micro_batch, chunk});
+    if (!last_ || chunk < chunks_ - 1) {
+      steps_.push_back({StepKind::send_forward, micro_batch, chunk});
+    }
   }
 
-  void backward(int micro_batch) {
-    if (!last_) steps_.push_back({StepKind::receive_backward, micro_batch, 0});
-    steps_.push_back({StepKind::backward, micro_batch, 0});
-    if (!first_) steps_.push_back({StepKind::send_backward, micro_batch, 0});
+  void backward(int micro_batch, int chunk = 0) {
+    if (!last_ || chunk < chunks_ - 1) {
+      steps_.push_back({StepKind::receive_backward, micro_batch, chunk});
+    }
+    steps_.push_back({StepKind::backward, micro_batch, chunk});
+    if (!first_ || chunk > 0) steps_.push_back({StepKind::send_backward, micro_batch, chunk});
   }
 
   std::vector<Step> take() { return std::move(steps_); }
 
  private:
   bool first_, last_;
+  int chunks_;
   std::vector<Step> steps_;
 };
 
@@ -62,6 +68,31 @@ std::vector<Step> training_schedule(int stages, int stage, int micro_batches) {
     steps.backward(i - warmup);
   }
   for (int i = micro_batches - warmup; i < micro_batches; ++i) steps.backward(i);
+  return steps.take();
+}
+
+std::vector<Step> interleaved_schedule(int stages, int stage, int chunks, int micro_batches,
+                                       int group) {
+  // Units of work in forward order; the backward of the k-th runs the mirrored chunk.
+  std::vector<std::pair<int, int>> units;  // (micro-batch, chunk)
+  for (int begin = 0; begin < micro_batches; begin += group) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int i = begin; i < std::min(begin + group, micro_batches); ++i) {
+        units.emplace_back(i, chunk);
+      }
+    }
+  }
+  StageSteps steps(stages, stage, chunks);
+  const auto backward = [&](std::size_t k) {
+    steps.backward(units[k].first, chunks - 1 - units[k].second);
+  };
+  const std::size_t warmup = std::min(
+      static_cast<std::size_t>(2 * (stages - stage - 1) + (chunks - 1) * group), units.size());
+  for (std::size_t k = 0; k < units.size(); ++k) {
+    steps.forward(units[k].first, units[k].second);
+    if (k >= warmup) backward(k - warmup);
+  }
+  for (std::size_t k = units.size() - warmup; k < units.size(); ++k) backward(k);
   return steps.take();
 }
 

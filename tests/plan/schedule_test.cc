@@ -11,27 +11,40 @@ namespace {
 
 using Schedules = std::vector<std::vector<Step>>;
 
+// Where the message of a send step arrives: (stage, forward, micro-batch, chunk).
+using Message = std::tuple<int, bool, int, int>;
+Message target(const Step& step, int stage, int stages, int chunks) {
+  const bool forward = step.kind == StepKind::send_forward;
+  int place = step.chunk * stages + stage + (forward ? 1 : -1);
+  REQUIRE(place >= 0);
+  REQUIRE(place < stages * chunks);
+  return {place % stages, forward, step.micro_batch, place / stages};
+}
+
 // Runs all stages with blocking receives and sends that never block. Returns false when no stage
 // can go on before all are done.
-bool runs_to_the_end(const Schedules& schedules) {
-  const std::size_t stages = schedules.size();
-  std::vector<std::size_t> at(stages, 0);
-  std::set<std::tuple<std::size_t, bool, int>> arrived;  // (stage, forward, micro-batch)
-  std::size_t done = 0;
+bool runs_to_the_end(const Schedules& schedules, int chunks = 1) {
+  const int stages = static_cast<int>(schedules.size());
+  std::vector<std::size_t> at(schedules.size(), 0);
+  std::set<Message> arrived;
+  int done = 0;
   for (bool progress = true; progress;) {
     progress = false;
-    for (std::size_t s = 0; s < stages; ++s) {
-      while (at[s] < schedules[s].size()) {
-        const Step& step = schedules[s][at[s]];
+    for (int s = 0; s < stages; ++s) {
+      const auto& steps = schedules[static_cast<std::size_t>(s)];
+      std::size_t& next = at[static_cast<std::size_t>(s)];
+      while (next < steps.size()) {
+        const Step& step = steps[next];
         if (step.kind == StepKind::receive_forward || step.kind == StepKind::receive_backward) {
           const bool forward = step.kind == StepKind::receive_forward;
-          if (arrived.erase({s, forward, step.micro_batch}) == 0) break;
+          if (arrived.erase({s, forward, step.micro_batch, step.chunk}) == 0) break;
         }
-        if (step.kind == StepKind::send_forward) arrived.insert({s + 1, true, step.micro_batch});
-        if (step.kind == StepKind::send_backward) arrived.insert({s - 1, false, step.micro_batch});
-        ++at[s];
+        if (step.kind == StepKind::send_forward || step.kind == StepKind::send_backward) {
+          arrived.insert(target(step, s, stages, chunks));
+        }
+        ++next;
         progress = true;
-        if (at[s] == schedules[s].size()) ++done;
+        if (next == steps.size()) ++done;
       }
     }
   }
@@ -120,4 +133,48 @@ TEST_CASE("evaluation runs every micro-batch forward once and never deadlocks") 
       CHECK(runs_to_the_end(all));
     }
   }
+}
+
+TEST_CASE("interleaved 1F1B runs every chunk of every micro-batch once each way, no deadlock") {
+  int cases = 0;
+  for (int stages = 2; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int micro_batches = stages; micro_batches <= 32; ++micro_batches) {
+        for (const int group : {stages, stages + 1}) {
+          const int rest = micro_batches % group;
+          if (group > micro_batches || (rest > 0 && rest < stages)) continue;  // refused by rule
+          INFO("PP " << stages << " VPP " << chunks << " M " << micro_batches << " group "
+                     << group);
+          Schedules all;
+          for (int s = 0; s < stages; ++s) {
+            all.push_back(interleaved_schedule(stages, s, chunks, micro_batches, group));
+            std::set<std::pair<int, int>> forward, backward;
+            for (const Step& step : all.back()) {
+              if (step.kind == StepKind::forward) {
+                CHECK(forward.emplace(step.micro_batch, step.chunk).second);
+              }
+              if (step.kind == StepKind::backward) {
+                CHECK(forward.count({step.micro_batch, step.chunk}) == 1);
+                CHECK(backward.emplace(step.micro_batch, step.chunk).second);
+              }
+            }
+            CHECK(static_cast<int>(backward.size()) == micro_batches * chunks);
+          }
+          CHECK(runs_to_the_end(all, chunks));
+          ++cases;
+        }
+      }
+    }
+  }
+  CHECK(cases > 300);
+}
+
+TEST_CASE("a stage of the interleaved schedule warms up 2 (PP - stage - 1) + (VPP - 1) PP units") {
+  const auto steps = interleaved_schedule(4, 1, 2, 8, 4);
+  int forwards = 0;
+  for (const Step& step : steps) {
+    if (step.kind == StepKind::backward) break;
+    forwards += step.kind == StepKind::forward ? 1 : 0;
+  }
+  CHECK(forwards == 2 * 2 + 4 + 1);  // and one of the steady phase
 }
