@@ -38,12 +38,12 @@ struct EndJobOnFailure : Catch::TestEventListenerBase {
 };
 CATCH_REGISTER_LISTENER(EndJobOnFailure)
 
-// The number in "[npN]" among the arguments; 0: none.
+// The number in "[npN]" or "[...-npN-...]" among the arguments; 0: none.
 int ranks_asked_for(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    const std::size_t at = argument.find("[np");
-    if (at != std::string::npos) return std::atoi(argument.c_str() + at + 3);
+    const std::size_t at = argument.find("np");
+    if (at != std::string::npos) return std::atoi(argument.c_str() + at + 2);
   }
   return 0;
 }
