@@ -41,7 +41,7 @@ class Samples {
 
 // Opens a split of the plan's data; the others are not touched. nullptr for a split nobody asked
 // samples of. No file is written: every rank that reads data builds the index in memory (about a
-// second for 1e8 samples). Throws UsageError: missing, truncated or inconsistent files (file and
+// second for 1e9 tokens). Throws UsageError: missing, truncated or inconsistent files (file and
 // field named), a split without tokens, a split whose corpora together are shorter than one
 // sequence, weights that do not fit, corpora blended by size that are too small for the training
 // asked for (they are never repeated).
