@@ -55,8 +55,8 @@ constexpr float float_from_bf16(std::uint16_t value) {
 
 // ---- memory ---------------------------------------------------------------------------------
 
-// Where a byte lives. `device` is the accelerator's memory (on the CPU build: memory that stands for
-// it, counted the same way); `host` is pinned memory of the node.
+// Where a byte lives. `device` is the accelerator's memory (on the CPU build: memory that stands
+// for it, counted the same way); `host` is pinned memory of the node.
 enum class Pool : std::uint8_t { device, host };
 
 const char* name_of(Pool pool);
@@ -80,7 +80,9 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
 
 // ---- the user's mistakes ----------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ struct Problem {
   std::string remedy;  // the value or the command that works
 };
 
-// "error: optimizer.lr (override 2): … Use …" without a line end.
+// "error: optimizer.lr (override 2): ... Use ..." without a line end.
 std::string to_string(const Problem& problem);
 
 // A mistake of the user: exit code 2. `what()` is every problem, one a line.
@@ -126,8 +128,8 @@ class Error : public std::runtime_error {
                              const std::string& detail);
 
 // An invariant of ours; never for user input. Throws Error with file, line and expression.
-#define RR_CHECK(condition, detail)                                       \
-  do {                                                                    \
+#define RR_CHECK(condition, detail)                                               \
+  do {                                                                            \
     if (!(condition)) ::rr::fail_check(#condition, __FILE__, __LINE__, (detail)); \
   } while (false)
 

@@ -12,7 +12,8 @@ namespace rr {
 std::string format_bytes(std::int64_t bytes);
 // 30532122624 -> "30,532,122,624".
 std::string format_count(std::int64_t count);
-// The shortest decimal text that reads back as the same double: 0.1, 1e-04 -> "0.0001", 3e-5 -> "3e-05".
+// The shortest decimal text that reads back as the same double: 0.1, 1e-04 -> "0.0001", 3e-5 ->
+// "3e-05".
 std::string format_real(double value);
 
 // Up to `limit` of `candidates` that a mistyped `word` most likely meant, best first (edit distance
