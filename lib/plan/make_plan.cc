@@ -118,7 +118,6 @@ LogPlan make_log(const recipe::Recipe& recipe) {
 }  // namespace
 
 Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
-  static_cast<void>(machine);
   RR_CHECK(!recipe.has_errors(), "a recipe with errors has no plan");
   const recipe::Config& config = recipe.config;
   Plan plan;
@@ -138,6 +137,8 @@ Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
         fmt::format("  {}: {}  # {}\n", change.key, change.value, recipe::to_string(change.origin));
   }
   plan.launch = launch_line(recipe.world_size, "run_recipe", {"--recipe", recipe.name});
+  if (machine.device_bytes > 0) plan.prediction += fit_text(plan, machine);
+  if (can_estimate(machine)) plan.prediction += estimate_text(plan, machine);
   return plan;
 }
 

@@ -317,6 +317,7 @@ struct Plan {
   std::string config_yaml;             // resolved, for run_config.yaml
   std::string changes;                 // settings that differ from their defaults, one a line
   std::string launch;                  // the command that starts it
+  std::string prediction;  // fit and step time on the machine; empty where its file has no figures
 };
 
 // What one rank needs beside the Plan: its place, its layer set and its shard.

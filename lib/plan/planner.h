@@ -1,7 +1,9 @@
 // From a checked Config to a Plan, and a Plan as text.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 #include "recipe/recipe.h"
@@ -21,6 +23,34 @@ std::string to_text(const Plan& plan);
 // The mpirun line that starts `recipe_arguments` on the plan's world; no mpirun for one rank.
 std::string launch_line(int world_size, const std::string& program,
                         const std::vector<std::string>& recipe_arguments);
+
+// ---- prediction -------------------------------------------------------------------------------
+
+// Who steps offloaded state: we (all cores, layer by layer, under the next forward when copies
+// overlap), or as the reference does (one thread, after the last gradient, before the next
+// forward).
+enum class OffloadPolicy : std::uint8_t { ours, megatron };
+
+// Milliseconds of one step in the steady state.
+struct Estimate {
+  double step_ms = 0;
+  double compute_ms = 0;      // of the busiest stage; the rest of step_ms is bubble and waiting
+  double reduce_ms = 0;       // gradient reduction that sticks out of the last backward
+  double device_adam_ms = 0;  // the following are busy times of a rank, hidden or not
+  double d2h_ms = 0, host_adam_ms = 0, h2d_ms = 0;
+};
+// Whether the machine's file states the rates that an estimate needs.
+bool can_estimate(const recipe::Machine& machine);
+Estimate estimate(const Plan& plan, const recipe::Machine& machine,
+                  OffloadPolicy policy = OffloadPolicy::ours);
+std::string estimate_text(const Plan& plan, const recipe::Machine& machine);
+
+// Whether the largest rank and the fullest node fit the machine; if not, by how much, and for each
+// kind of change the smallest that fits, as an override. `machine.device_bytes` > 0.
+std::string fit_text(const Plan& plan, const recipe::Machine& machine);
+// The smallest optimizer offload fraction, in hundredths, with which the plan fits; none: no
+// fraction does.
+std::optional<double> smallest_fraction(const Plan& plan, const recipe::Machine& machine);
 
 // Learning rate and weight decay after `samples` consumed samples (megatron.md 7.7).
 double learning_rate(const SchedulePlan& schedule, std::int64_t samples);

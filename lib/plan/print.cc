@@ -198,11 +198,12 @@ std::string memory_text(const Plan& plan) {
     for (const Pool pool : {Pool::device, Pool::host}) {
       for (const MemoryItem& item : rank.memory) {
         if (item.pool != pool) continue;
-        text += fmt::format("  {:<6} {:<18} {:>18} B  {}{}\n", name_of(pool), item.what,
+        text += fmt::format("  {:<6} {:<22} {:>18} B  {}{}\n", name_of(pool), item.what,
                             format_count(item.bytes), format_bytes(item.bytes),
                             item.exact ? "" : " (estimate)");
       }
-      text += fmt::format("  {:<6} {:<18} {:>18} B  {}\n", name_of(pool), "total",
+      if (rank.bytes(pool) == 0) continue;
+      text += fmt::format("  {:<6} {:<22} {:>18} B  {}\n", name_of(pool), "total",
                           format_count(rank.bytes(pool)), format_bytes(rank.bytes(pool)));
     }
   }
@@ -241,6 +242,7 @@ std::string to_text(const Plan& plan) {
   std::string text;
   if (!plan.changes.empty()) text += "settings that differ from their defaults:\n" + plan.changes;
   text += layout_text(plan) + memory_text(plan) + schedule_text(plan);
+  text += plan.prediction;
   if (!plan.launch.empty()) text += "launch: " + plan.launch + "\n";
   return text;
 }

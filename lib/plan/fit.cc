@@ -1,0 +1,198 @@
+// Does it fit, and the smallest change that makes it fit.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/text.h"
+#include "plan/planner.h"
+
+namespace rr::plan {
+
+namespace {
+
+struct Need {
+  std::int64_t device = 0;  // of the largest rank
+  std::int64_t host = 0;    // of the fullest node
+  int rank = 0;             // the one with the largest device pool
+};
+
+// One rank stands for its stage; a node is filled with ranks in order.
+Need need_of(const Plan& plan, const recipe::Machine& machine) {
+  const int stage_size = plan.topology.world / plan.topology.pipeline;
+  const auto per_node = static_cast<int>(std::max<std::int64_t>(1, machine.devices_per_node));
+  Need need;
+  std::vector<std::int64_t> host;
+  for (int s = 0; s < plan.topology.pipeline; ++s) {
+    const RankPlan rank = rank_plan(plan, s * stage_size);
+    host.push_back(rank.bytes(Pool::host));
+    const std::int64_t device = rank.bytes(Pool::device);
+    if (device > need.device) {
+      need.device = device;
+      need.rank = rank.rank;
+    }
+  }
+  for (int first = 0; first < plan.topology.world; first += per_node) {
+    std::int64_t sum = 0;
+    for (int r = first; r < std::min(first + per_node, plan.topology.world);) {
+      const int stage = r / stage_size;
+      const int here = std::min({first + per_node, plan.topology.world, (stage + 1) * stage_size});
+      sum += host[static_cast<std::size_t>(stage)] * (here - r);
+      r = here;
+    }
+    need.host = std::max(need.host, sum);
+  }
+  return need;
+}
+
+bool fits(const Need& need, const recipe::Machine& machine) {
+  return need.device <= machine.device_bytes &&
+         (machine.host_bytes <= 0 || need.host <= machine.host_bytes);
+}
+
+Plan with_fraction(const Plan& plan, double fraction) {
+  Plan changed = plan;
+  changed.optimizer.cpu_offload = fraction > 0;
+  changed.optimizer.fraction = fraction;
+  return changed;
+}
+
+// Each of these is the smallest change of one kind that fits, as the override that makes it.
+std::optional<std::string> more_fraction(const Plan& plan, const recipe::Machine& machine) {
+  const double now = plan.optimizer.cpu_offload ? plan.optimizer.fraction : 0;
+  const std::optional<double> fraction = smallest_fraction(plan, machine);
+  if (!fraction || *fraction <= now) return std::nullopt;
+  return fmt::format("optimizer.optimizer_cpu_offload=True optimizer.optimizer_offload_fraction={}",
+                     *fraction);
+}
+
+std::optional<std::string> more_activation_layers(const Plan& plan,
+                                                  const recipe::Machine& machine) {
+  if (plan.topology.pipeline > 1) return std::nullopt;
+  Plan changed = plan;
+  changed.activations.enabled = true;
+  for (std::int64_t n = plan.activations.layers + 1; n < plan.model.num_layers; ++n) {
+    changed.activations.layers = n;
+    if (fits(need_of(changed, machine), machine)) {
+      return fmt::format("model.cpu_offloading=True model.cpu_offloading_num_layers={}", n);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> smaller_micro_batch(const Plan& plan, const recipe::Machine& machine) {
+  for (std::int64_t b = plan.batch.micro_batch - 1; b >= 1; --b) {
+    if (plan.batch.global_batch % (b * plan.topology.data) != 0) continue;
+    Plan changed = plan;
+    changed.batch.micro_batch = b;
+    changed.batch.num_micro_batches =
+        static_cast<int>(plan.batch.global_batch / (b * plan.topology.data));
+    if (fits(need_of(changed, machine), machine)) {
+      return fmt::format("train.micro_batch_size={}", b);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> full_recompute(const Plan& plan, const recipe::Machine& machine) {
+  if (plan.recompute.full) return std::nullopt;
+  Plan changed = plan;
+  changed.recompute = {true, plan.model.num_layers};
+  if (!fits(need_of(changed, machine), machine)) return std::nullopt;
+  return "model.recompute_granularity=full model.recompute_method=uniform "
+         "model.recompute_num_layers=1";
+}
+
+std::optional<std::string> more_stages(const Plan& plan, const recipe::Machine& machine) {
+  const Topology& t = plan.topology;
+  for (int factor = 2; factor <= t.data && factor <= t.expert_data; ++factor) {
+    const int stages = t.pipeline * factor;
+    if (t.data % factor != 0 || t.expert_data % factor != 0 || t.chunks > 1 ||
+        plan.model.num_layers % stages != 0) {
+      continue;
+    }
+    Plan changed = plan;
+    changed.topology.pipeline = stages;
+    changed.topology.data /= factor;
+    changed.topology.expert_data /= factor;
+    changed.batch.num_micro_batches *= factor;
+    lay_out(changed);
+    if (fits(need_of(changed, machine), machine)) {
+      return fmt::format("model.pipeline_model_parallel_size={}", stages);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> smallest_fraction(const Plan& plan, const recipe::Machine& machine) {
+  int low = 0, high = 100;  // percent
+  const auto ok = [&](int percent) {
+    return fits(need_of(with_fraction(plan, percent / 100.0), machine), machine);
+  };
+  if (ok(0)) return 0.0;
+  if (need_of(with_fraction(plan, 1.0), machine).device > machine.device_bytes) {
+    return std::nullopt;
+  }
+  // The device's part falls with the fraction; the host's grows and is checked at the end.
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    const Need need = need_of(with_fraction(plan, middle / 100.0), machine);
+    (need.device <= machine.device_bytes ? high : low) = middle;
+  }
+  if (!ok(high)) return std::nullopt;
+  return high / 100.0;
+}
+
+std::string fit_text(const Plan& plan, const recipe::Machine& machine) {
+  const Need need = need_of(plan, machine);
+  std::string text =
+      fmt::format("machine {}: {} of device memory, {} of host memory per node\n", machine.name,
+                  format_bytes(machine.device_bytes), format_bytes(machine.host_bytes));
+  if (fits(need, machine)) {
+    return text + fmt::format("it fits: {} free on rank {}'s device\n",
+                              format_bytes(machine.device_bytes - need.device), need.rank);
+  }
+  if (need.device > machine.device_bytes) {
+    text +=
+        fmt::format("it does not fit: rank {} needs {}, {} too much\n", need.rank,
+                    format_bytes(need.device), format_bytes(need.device - machine.device_bytes));
+  }
+  if (machine.host_bytes > 0 && need.host > machine.host_bytes) {
+    text += fmt::format("it does not fit: a node needs {} of host memory, {} too much\n",
+                        format_bytes(need.host), format_bytes(need.host - machine.host_bytes));
+  }
+  bool any = false;
+  for (const auto& change :
+       {more_fraction, more_activation_layers, smaller_micro_batch, full_recompute, more_stages}) {
+    const std::optional<std::string> override_text = change(plan, machine);
+    if (!override_text) continue;
+    text += fmt::format("  this would fit: {}\n", *override_text);
+    any = true;
+  }
+  if (!any) text += "  no single change makes it fit; use more ranks\n";
+  return text;
+}
+
+std::string estimate_text(const Plan& plan, const recipe::Machine& machine) {
+  const Estimate ours = estimate(plan, machine);
+  const double tokens =
+      static_cast<double>(plan.batch.global_batch) * static_cast<double>(plan.model.seq_length);
+  std::string text = fmt::format(
+      "predicted step: {:.0f} ms, {:.1f} TFLOP/s per device; compute {:.0f} ms, the rest is "
+      "waiting\n",
+      ours.step_ms,
+      plan.flops_per_token * tokens / (ours.step_ms * 1e-3) / plan.topology.world / 1e12,
+      ours.compute_ms);
+  if (!plan.optimizer.cpu_offload) return text;
+  const Estimate without = estimate(with_fraction(plan, 0), machine);
+  text += fmt::format(
+      "  {:.2f} times the step without optimizer offload; per rank: gradients down {:.0f} ms, "
+      "Adam on the host {:.0f} ms, weights up {:.0f} ms\n",
+      ours.step_ms / without.step_ms, ours.d2h_ms, ours.host_adam_ms, ours.h2d_ms);
+  return text;
+}
+
+}  // namespace rr::plan
