@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -40,11 +39,11 @@ class Samples {
 };
 
 // Opens a split of the plan's data; the others are not touched. nullptr for a split nobody asked
-// samples of. No file is written: every rank that reads data builds the index in memory (about a
-// second for 1e9 tokens). Throws UsageError: missing, truncated or inconsistent files (file and
-// field named), a split without tokens, a split whose corpora together are shorter than one
-// sequence, weights that do not fit, corpora blended by size that are too small for the training
-// asked for (they are never repeated).
+// samples of, and for a test split whose share is 0. No file is written: every rank that reads data
+// builds the index in memory (about a second for 1e9 tokens). Throws UsageError: missing, truncated
+// or inconsistent files (file and field named), a split without tokens, a split whose corpora
+// together are shorter than one sequence, weights that do not fit, corpora blended by size that are
+// too small for the training asked for (they are never repeated).
 std::unique_ptr<Samples> open(const plan::DataPlan& plan, Split split);
 
 // What follows the last sample. Training is refused, on all data-parallel ranks alike: decided on

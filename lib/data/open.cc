@@ -48,7 +48,7 @@ void check_mix(const Mix& mix, Split split, std::vector<Problem>& problems) {
   };
   if (mix.prefixes.empty()) {
     add(fmt::format("there is no corpus for the {} split.", name_of(split)),
-        "Name one, or use mock data (dataset.blend=null).");
+        "Name one, or ask it for no samples (validation.eval_iters=0).");
   }
   if (mix.prefixes.size() > std::numeric_limits<std::int16_t>::max()) {
     add(fmt::format("{} corpora are more than a blend can hold, 32767.", mix.prefixes.size()),
@@ -75,6 +75,14 @@ void check_options(const plan::DataPlan& plan, std::vector<Problem>& problems) {
                         fmt::format("Seed must be between 0 and 2**32 - 1, got {}.", plan.seed),
                         "Use 1234."});
   }
+  if (!plan.cache_path.empty()) {
+    problems.push_back(
+        {Severity::error, "dataset.path_to_cache", "",
+         fmt::format("'{}': the sample order is not cached; it is built in memory at "
+                     "every start.",
+                     plan.cache_path),
+         "Use null."});
+  }
   const bool needs_end = plan.reset_position_ids || plan.reset_attention_mask || plan.eod_mask_loss;
   if (needs_end && plan.end_of_document < 0) {
     problems.push_back({Severity::error, "dataset", "",
@@ -97,7 +105,8 @@ std::pair<std::int64_t, std::int64_t> checked_range(const Mix& mix, Split split,
                    format_real(100 * mix.split[static_cast<std::size_t>(mix.which)]), sequences,
                    corpus.file()),
        fmt::format("Give it at least {:.2g} % (one sequence), give it a corpus of its own "
-                   "(dataset.blend_per_split), or ask it for no samples.",
+                   "(dataset.blend_per_split), or ask it for no samples "
+                   "(validation.eval_iters=0).",
                    std::min(100.0, 100.0 / static_cast<double>(sequences)))});
 }
 
@@ -197,7 +206,6 @@ const char* name_of(Split split) {
 
 Built build_samples(const plan::DataPlan& plan, Split split) {
   RR_CHECK(plan.seq_length > 0 && plan.vocab > 0, "a plan of data needs sizes");
-  RR_CHECK(plan.cache_path.empty(), "no index cache is built");
   const std::int64_t asked = plan.samples[static_cast<std::size_t>(split)];
   std::vector<Problem> problems;
   check_options(plan, problems);
@@ -219,9 +227,19 @@ Built build_samples(const plan::DataPlan& plan, Split split) {
                              : blend_weighted(plan, mix, split, asked);
 }
 
+namespace {
+
+// A share of exactly 0 says that no test split is wanted, though evaluation is on.
+bool has_no_share(const plan::DataPlan& plan) {
+  const Mix mix = mix_of(plan, Split::test);
+  return mix.split[static_cast<std::size_t>(mix.which)] == 0;
+}
+
+}  // namespace
+
 std::unique_ptr<Samples> open(const plan::DataPlan& plan, Split split) {
   const std::int64_t asked = plan.samples[static_cast<std::size_t>(split)];
-  if (asked == 0) return nullptr;
+  if (asked == 0 || (split == Split::test && has_no_share(plan))) return nullptr;
   Built data = build_samples(plan, split);
   const Samples& samples = *data.samples;
   const std::int64_t tokens = data.tokens;

@@ -75,4 +75,14 @@ TEST_CASE("PCG64 draws words and bounded integers as NumPy's default_rng does") 
   }
 }
 
+TEST_CASE("bounded integers are equally likely where the range does not divide the draws") {
+  // 2^32 draws onto 3 * 2^30 values: unless a quarter is drawn again, multiples of 3 come twice as
+  // often as the rest, half of the time instead of a third.
+  Pcg64 random(1234);
+  int multiples = 0;
+  for (int i = 0; i < 30000; ++i) multiples += random.integer(0, 3LL << 30) % 3 == 0 ? 1 : 0;
+  CHECK(multiples > 9600);
+  CHECK(multiples < 10400);  // 10,000 give or take five deviations of 82
+}
+
 }  // namespace

@@ -167,6 +167,23 @@ TEST_CASE("a kept partial sample is padded, masked, and holds every token that i
   CHECK(build_order(lengths, spec).shuffle.size() == 1);
 }
 
+TEST_CASE("the last epoch stands apart when fewer than 80 % of its samples are asked for") {
+  const std::vector<std::int32_t> lengths = {120, 81};
+  OrderSpec spec;
+  spec.num_sequences = 2;
+  spec.seq_length = 10;  // 20 samples an epoch, 40 in two
+  for (const std::int64_t samples : {21, 35, 36, 40}) {
+    CAPTURE(samples);
+    spec.samples = samples;
+    const auto order = build_order(lengths, spec);
+    CHECK(order.epochs == 2);
+    CHECK(order.separate_last_epoch == (samples < 36));
+    const auto last_of_first_epoch =
+        *std::max_element(order.shuffle.begin(), order.shuffle.begin() + 20);
+    if (samples < 36) CHECK(last_of_first_epoch == 19);
+  }
+}
+
 TEST_CASE("sequences without a token are passed over") {
   const std::vector<std::int32_t> lengths = {0, 5, 0, 0, 4, 0};
   OrderSpec spec;

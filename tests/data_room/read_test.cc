@@ -105,6 +105,10 @@ TEST_CASE("B134: at the end of the data all ranks refuse the same micro-batch") 
                Contains("ends after 5 samples; samples 4 to 7"));
     CHECK_THAT(golden::refusal([&] { read_batch(samples, 0, 1, 2, rank, 2); }),
                Contains("samples 4 to 7"));
+    // Rank 0's own two samples exist here; it must refuse them all the same.
+    CHECK_THAT(golden::refusal([&] { read_batch(Numbers(6), 4, 0, 2, rank, 2); }),
+               Contains("ends after 6 samples; samples 4 to 7"));
+    CHECK(read_batch(Numbers(8), 4, 0, 2, rank, 2).num_sequences == 2);
   }
 }
 
@@ -159,6 +163,14 @@ TEST_CASE("an unasked split opens nothing, not even its files") {
   CHECK(open(plan, Split::test) == nullptr);
 }
 
+TEST_CASE("a test split with a share of 0 is left out, as the reference does") {
+  auto plan = golden::plan_for(golden::path("corpus_a"), 8, 8);
+  plan.samples = {8, 8, 8};
+  plan.split = {0.9, 0.1, 0};
+  CHECK(open(plan, Split::test) == nullptr);
+  CHECK(open(plan, Split::valid)->size() >= 8);
+}
+
 TEST_CASE("a split without tokens is refused where the reference loops for ever") {
   auto plan = golden::plan_for(golden::path("corpus_c"), 4, 8, 50);
   plan.samples = {8, 2, 2};
@@ -166,8 +178,9 @@ TEST_CASE("a split without tokens is refused where the reference loops for ever"
   CHECK_THAT(golden::refusal([&] { open(plan, Split::valid); }),
              Contains("dataset.split") && Contains("the valid split gets 8 % of the 5 sequences") &&
                  Contains("at least 20 %"));
-  CHECK_THAT(golden::refusal([&] { open(plan, Split::test); }),
-             Contains("the test split gets 0 %"));
+  plan.split = {0.92, 0, 0.08};
+  CHECK_THAT(golden::refusal([&] { open(plan, Split::valid); }), Contains("valid split gets 0 %"));
+  CHECK_THAT(golden::refusal([&] { open(plan, Split::test); }), Contains("test split gets 8 %"));
   CHECK(open(plan, Split::train)->size() >= 8);
 }
 
@@ -211,12 +224,15 @@ TEST_CASE("corpora blended by size are too small for training before it starts, 
   CHECK(open(plan, Split::valid)->size() == 381);
 }
 
-TEST_CASE("options that need an end of document and seeds that NumPy refuses are refused") {
+TEST_CASE(
+    "options without an end of document, a seed past NumPy's and a cache are refused together") {
   auto plan = golden::plan_for(golden::path("corpus_a"), 64, 4);
   plan.reset_attention_mask = true;
   plan.seed = std::uint64_t{1} << 32;
+  plan.cache_path = "cache";
   CHECK_THAT(golden::refusal([&] { open(plan, Split::train); }),
-             Contains("end-of-document") && Contains("2**32 - 1, got 4294967296"));
+             Contains("end-of-document") && Contains("2**32 - 1, got 4294967296") &&
+                 Contains("dataset.path_to_cache"));
 }
 
 TEST_CASE("samples of one batch share their length, and none exists past the last") {
