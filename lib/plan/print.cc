@@ -2,17 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/text.h"
 #include "plan/planner.h"
+#include "plan/rank_classes.h"
 
 namespace rr::plan {
 
 namespace {
 
 constexpr int kMostRanksListed = 32;
-constexpr int kMostRanksInspected = 256;
 constexpr std::size_t kMostStepsListed = 48;
 
 // {1, 2, 3, 7} -> "1-3, 7".
@@ -108,44 +107,6 @@ std::string rank_lines(const Plan& plan) {
                         at.context, at.data, at.pipeline, at.expert, at.expert_data, experts);
   }
   return text;
-}
-
-// Ranks with the same memory items.
-struct RankClass {
-  std::vector<int> ranks;
-  RankPlan example;
-};
-
-std::string class_key(const RankPlan& rank) {
-  std::string key;
-  for (const MemoryItem& item : rank.memory) {
-    key += fmt::format("{}/{}={};", name_of(item.pool), item.what, item.bytes);
-  }
-  return key;
-}
-
-// Largest device pool first. In a large world one rank stands for its stage: shards of a group are
-// equal, only the reference's placement lets them differ a little.
-std::vector<RankClass> rank_classes(const Plan& plan) {
-  const Topology& t = plan.topology;
-  const int stage_size = t.world / t.pipeline;
-  const bool all = t.world <= kMostRanksInspected &&
-                   plan.optimizer.placement == OptimizerPlan::Placement::megatron;
-  std::map<std::string, RankClass> by_key;
-  for (int r = 0; r < t.world; r += all ? 1 : stage_size) {
-    RankPlan rank = rank_plan(plan, r);
-    RankClass& entry = by_key[class_key(rank)];
-    if (entry.ranks.empty()) entry.example = std::move(rank);
-    for (int same = r; same < r + (all ? 1 : stage_size); ++same) entry.ranks.push_back(same);
-  }
-  std::vector<RankClass> classes;
-  for (auto& [key, entry] : by_key) classes.push_back(std::move(entry));
-  std::sort(classes.begin(), classes.end(), [](const RankClass& a, const RankClass& b) {
-    const std::int64_t bytes_a = a.example.bytes(Pool::device);
-    const std::int64_t bytes_b = b.example.bytes(Pool::device);
-    return bytes_a != bytes_b ? bytes_a > bytes_b : a.ranks.front() < b.ranks.front();
-  });
-  return classes;
 }
 
 // Consecutive forwards and backwards of one stage, without the messages: "F0 F1 B0", with

@@ -107,6 +107,8 @@ TEST_CASE(
   const Plan one = hand_made(model, topology(1, 1, 1, 1));
   CHECK(names(one.stages[0]).find("output_layer") == std::string::npos);
   CHECK(two.total_parameters == one.total_parameters);
+  const std::int64_t padding = (model.padded_vocab - model.vocab) * model.hidden;
+  CHECK(one.total_parameters + padding == one.stages[0].num_parameters);
   CHECK(two.stages[0].num_parameters + two.stages[1].num_parameters ==
         one.stages[0].num_parameters);
 }
