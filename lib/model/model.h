@@ -31,14 +31,15 @@ struct Tokens {
 };
 
 struct Loss {
-  double sum = 0;        // of token losses, fp32 cross entropy, masked
-  double num_tokens = 0; // mask sum
+  double sum = 0;         // of token losses, fp32 cross entropy, masked
+  double num_tokens = 0;  // mask sum
 };
 
-// Sums over this stage's MoE layers and the micro-batches since begin_step().
+// Sums over this stage's MoE layers and the micro-batches since begin_step(), without their
+// coefficients, as the reference logs them: perfect balance is 1 per layer and micro-batch.
 struct AuxiliaryLosses {
   double load_balancing = 0, z = 0;
-  int moe_layers = 0;    // of this stage
+  int moe_layers = 0;  // of this stage
 };
 
 struct Hooks {
@@ -100,12 +101,16 @@ void install_torch_globals(device::Device& device, int threads);
 
 // ---- Hugging Face names -----------------------------------------------------------------------
 
+// llama, qwen3, qwen3_moe and olmoe spell alike; mixtral names its experts in its own way.
+enum class HfNames : std::uint8_t { common, mixtral };
+
 // Reads full tensors by Hugging Face name and answers in plan names and layout: fills `count`
 // elements of the full tensor of `parameter` from element `first` on, fp32. `read(name)` returns a
 // contiguous fp32 tensor. For Optimizer::import.
 void fill_from_hf(const plan::Plan& plan, const plan::Parameter& parameter, std::int64_t first,
                   std::int64_t count, float* out,
-                  const std::function<at::Tensor(const std::string& name)>& read);
+                  const std::function<at::Tensor(const std::string& name)>& read,
+                  HfNames names = HfNames::common);
 // Hugging Face names with the pieces of `parameter`'s full tensor they are: for tests and export.
 struct HfPiece {
   std::string name;
@@ -113,6 +118,6 @@ struct HfPiece {
 };
 // `full`: the whole tensor of `parameter` (all experts), fp32.
 std::vector<HfPiece> to_hf(const plan::Plan& plan, const plan::Parameter& parameter,
-                           const at::Tensor& full);
+                           const at::Tensor& full, HfNames names = HfNames::common);
 
 }  // namespace rr::model

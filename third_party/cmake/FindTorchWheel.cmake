@@ -10,9 +10,13 @@ find_path(TorchWheel_INCLUDE_DIR ATen/ATen.h PATHS "${TorchWheel_ROOT}/torch/inc
 find_library(TorchWheel_C10 c10 PATHS "${TorchWheel_ROOT}/torch/lib" NO_DEFAULT_PATH)
 find_library(TorchWheel_CPU torch_cpu PATHS "${TorchWheel_ROOT}/torch/lib" NO_DEFAULT_PATH)
 
+# The one OpenMP runtime of the process: torch's. Our loops run on its threads (lib/model/parallel.cc).
+find_file(TorchWheel_GOMP libgomp.so.1 PATHS "${TorchWheel_ROOT}/torch/lib" NO_DEFAULT_PATH)
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   TorchWheel REQUIRED_VARS TorchWheel_INCLUDE_DIR TorchWheel_C10 TorchWheel_CPU
+                TorchWheel_GOMP
   REASON_FAILURE_MESSAGE "run scripts/setup first")
 
 if(TorchWheel_FOUND AND NOT TARGET TorchWheel::torch)
@@ -31,7 +35,7 @@ if(TorchWheel_FOUND AND NOT TARGET TorchWheel::torch)
     TorchWheel::torch PROPERTIES
     IMPORTED_LOCATION "${TorchWheel_CPU}"
     IMPORTED_NO_SONAME TRUE
-    INTERFACE_LINK_LIBRARIES TorchWheel::c10
+    INTERFACE_LINK_LIBRARIES "TorchWheel::c10;${TorchWheel_GOMP}"
     INTERFACE_LINK_OPTIONS
     "LINKER:--no-as-needed,--allow-shlib-undefined,--disable-new-dtags")
 endif()
