@@ -29,9 +29,10 @@ struct InFlight {
 class Execution {
  public:
   Execution(Runtime& runtime, const data::Samples* samples, std::int64_t consumed,
-            std::int64_t micro_batch_size, std::int64_t global_batch)
+            std::int64_t micro_batch_size, std::int64_t global_batch, data::AtEnd at_end)
       : runtime_(runtime),
         samples_(samples),
+        at_end_(at_end),
         consumed_(consumed),
         micro_batch_size_(micro_batch_size),
         loss_scale_(static_cast<double>(micro_batch_size) / static_cast<double>(global_batch)),
@@ -50,6 +51,7 @@ class Execution {
 
   Runtime& runtime_;
   const data::Samples* samples_;
+  data::AtEnd at_end_;
   std::int64_t consumed_, micro_batch_size_;
   double loss_scale_;
   comm::Communicator& pipeline_;
@@ -146,7 +148,7 @@ model::Tokens Execution::read(int micro_batch) const {
   if (!runtime_.first_stage() && !runtime_.last_stage()) return {};
   const comm::Communicator& replicas = runtime_.groups[plan::Group::data];
   const data::Batch batch = data::read_batch(*samples_, consumed_, micro_batch, micro_batch_size_,
-                                             replicas.rank(), replicas.size());
+                                             replicas.rank(), replicas.size(), at_end_);
   const std::vector<std::int64_t> shape = {batch.num_sequences, batch.seq_length};
   const auto tensor = [&](const auto& values, at::ScalarType type) {
     if (values.empty()) return at::Tensor();
@@ -166,14 +168,14 @@ model::Tokens Execution::read(int micro_batch) const {
 Losses run_training_schedule(Runtime& runtime, std::int64_t consumed) {
   const plan::BatchPlan& batch = runtime.plan.batch;
   return Execution(runtime, runtime.train_samples.get(), consumed, batch.micro_batch,
-                   batch.global_batch)
+                   batch.global_batch, data::AtEnd::refuse)
       .run(runtime.rank.training, true);
 }
 
 Losses run_evaluation_schedule(Runtime& runtime, std::int64_t consumed) {
   const plan::BatchPlan& batch = runtime.plan.batch;
   return Execution(runtime, runtime.valid_samples.get(), consumed, batch.eval_micro_batch,
-                   batch.eval_global_batch)
+                   batch.eval_global_batch, data::AtEnd::wrap)
       .run(runtime.rank.evaluation, false);
 }
 
