@@ -34,7 +34,6 @@ std::optional<double> quota_of(const std::string& folder, bool version2) {
 std::optional<double> smallest_quota(const std::string& root, std::string path, bool version2) {
   std::optional<double> cores;
   while (true) {
-    if (path == "/") path.clear();
     if (const auto own = quota_of(root + path, version2))
       cores = std::min(cores.value_or(*own), *own);
     if (path.empty()) return cores;

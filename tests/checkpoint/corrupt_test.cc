@@ -33,31 +33,34 @@ struct Bad {
   const char* message;
 };
 
-const std::vector<Bad>& bad_files() {
-  const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
-  const auto entry = [](const std::string& fields) {
-    return raw_file("{\"a\":{" + fields + "}}", 8);
-  };
-  static const std::vector<Bad> table = {
+const std::string kGood = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+
+// A file of 8 data bytes whose one tensor has these fields.
+std::string entry(const std::string& fields) { return raw_file("{\"a\":{" + fields + "}}", 8); }
+
+// Lengths and JSON text.
+std::vector<Bad> bad_texts() {
+  return {
       {"empty", "", "has 0 bytes"},
       {"shorter than its length field", "\1\0\0", "truncated"},
       {"nothing but a length", raw_length(54), "has 8 bytes, its header alone needs 62: truncated"},
-      {"ends within its header", raw_file(good, 0).substr(0, 40), "truncated"},
-      {"has no tensor data", raw_file(good, 0), "holds 0 bytes of tensor data, its header names 8"},
-      {"lacks one byte", raw_file(good, 7),
+      {"ends within its header", raw_file(kGood, 0).substr(0, 40), "truncated"},
+      {"has no tensor data", raw_file(kGood, 0),
+       "holds 0 bytes of tensor data, its header names 8"},
+      {"lacks one byte", raw_file(kGood, 7),
        "holds 7 bytes of tensor data, its header names 8: trun"},
-      {"has one byte more", raw_file(good, 9), "bytes left over"},
+      {"has one byte more", raw_file(kGood, 9), "bytes left over"},
       {"header just over the limit", raw_length(100'000'001) + "{", "the format allows 100000000"},
       {"length of 2^63", raw_length(std::uint64_t{1} << 63) + "{}",
        "claims a header of 92233720368"},
       {"length of 2^64 - 1", raw_length(~std::uint64_t{0}) + "{}", "claims a header"},
       {"no header", raw_length(0) + "{}", "does not start with '{'"},
-      {"header begins with a space", raw_file(" " + good, 8), "does not start with '{'"},
+      {"header begins with a space", raw_file(" " + kGood, 8), "does not start with '{'"},
       {"header is a list", raw_file("[]", 0), "does not start with '{'"},
       {"JSON is cut", raw_file(R"({"a":{"dtype":"F32",)", 8), "valid JSON"},
-      {"JSON is followed by more", raw_file(good + "x", 8), "valid JSON"},
+      {"JSON is followed by more", raw_file(kGood + "x", 8), "valid JSON"},
       {"text is not UTF-8", raw_file("{\"\xff\":{}}", 8), "valid JSON"},
-      {"zero bytes behind the header", raw_file(good + std::string(2, '\0'), 8), "valid JSON"},
+      {"zero bytes behind the header", raw_file(kGood + std::string(2, '\0'), 8), "valid JSON"},
       {"a name twice",
        raw_file(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
                 R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
@@ -67,6 +70,12 @@ const std::vector<Bad>& bad_files() {
        "has the key \"dtype\" twice"},
       {"the metadata twice", raw_file(R"({"__metadata__":{},"__metadata__":{}})", 0),
        "has the key \"__metadata__\" twice"},
+  };
+}
+
+// One entry at a time.
+std::vector<Bad> bad_entries() {
+  return {
       {"metadata that is no text", raw_file(R"({"__metadata__":{"n":1}})", 0),
        "__metadata__ has a va"},
       {"metadata that is a list", raw_file(R"({"__metadata__":[]})", 0),
@@ -101,6 +110,12 @@ const std::vector<Bad>& bad_files() {
       {"fewer bytes than the shape needs",
        entry(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"),
        "needs 12 bytes for shape [3] in F32"},
+  };
+}
+
+// Where the tensors lie.
+std::vector<Bad> bad_places() {
+  return {
       {"offsets past the end", entry(R"("dtype":"F32","shape":[4],"data_offsets":[0,16])"),
        "holds 8 bytes of tensor data, its header names 16: truncated"},
       {"a hole at the start", entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"),
@@ -122,17 +137,18 @@ const std::vector<Bad>& bad_files() {
        "an overlap"},
       {"data without a tensor", raw_file("{}", 8), "its header names 0: bytes left over"},
   };
-  return table;
 }
 
 TEST_CASE("every damaged file is refused with its path and what is wrong") {
   const TempFolder folder;
   const std::string path = folder.path("bad.safetensors");
-  for (const Bad& bad : bad_files()) {
-    INFO(bad.claim);
-    write_file(path, bad.bytes);
-    const std::string text = refusal(path);
-    CHECK_THAT(text, Catch::StartsWith("error: " + path + ": ") && Catch::Contains(bad.message));
+  for (const std::vector<Bad>& table : {bad_texts(), bad_entries(), bad_places()}) {
+    for (const Bad& bad : table) {
+      INFO(bad.claim);
+      write_file(path, bad.bytes);
+      CHECK_THAT(refusal(path),
+                 Catch::StartsWith("error: " + path + ": ") && Catch::Contains(bad.message));
+    }
   }
 }
 
