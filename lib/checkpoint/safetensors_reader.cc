@@ -6,9 +6,10 @@
 #include <filesystem>
 #include <set>
 
+#include "base/files.h"
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/mapped_file.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace rr::checkpoint {
@@ -32,7 +33,7 @@ struct SafetensorsReader::State {
   // Returns the names of the file's tensors.
   std::set<std::string> add_file(const std::string& file_path) {
     MappedFile& file = files.emplace_back(file_path);
-    Header header = read_header(file_path, file.data(), file.bytes());
+    Header header = read_header(file_path, file.data(), file.size());
     std::vector<Problem> problems;
     std::set<std::string> names;
     for (auto& [name, entry] : header.entries) {
@@ -54,7 +55,7 @@ struct SafetensorsReader::State {
   void add_index(const std::string& index_path) {
     const MappedFile index(index_path);
     const auto weight_map = read_index(index_path, {reinterpret_cast<const char*>(index.data()),
-                                                    static_cast<std::size_t>(index.bytes())});
+                                                    static_cast<std::size_t>(index.size())});
     std::map<std::string, std::set<std::string>> promised;  // by shard
     for (const auto& [name, shard] : weight_map) promised[shard].insert(name);
     const std::filesystem::path folder = std::filesystem::path(index_path).parent_path();

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "data/corpus.h"
 #include "data/indexed_format.h"
-#include "data/mapped_file.h"
 
 namespace rr::data {
 

@@ -6,21 +6,21 @@
 #include <cstring>
 #include <string>
 
-namespace rr::data {
+namespace rr {
 
 class MappedFile {
  public:
   // Throws UsageError for a file that is missing, unreadable or no regular file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
 
   const std::string& path() const { return path_; }
   std::int64_t size() const { return size_; }
   const std::byte* data() const { return data_; }  // nullptr when the file is empty
 
-  // The value at any byte, aligned or not (.idx tables are not). The range exists.
+  // The value at any byte, aligned or not. The range exists.
   template <class T>
   T load(std::int64_t at) const {
     T value;
@@ -34,4 +34,4 @@ class MappedFile {
   const std::byte* data_ = nullptr;
 };
 
-}  // namespace rr::data
+}  // namespace rr

@@ -1,5 +1,5 @@
 // Read-only memory maps of regular files.
-#include "data/mapped_file.h"
+#include "base/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/base.h"
 
-namespace rr::data {
+namespace rr {
 
 namespace {
 
@@ -46,4 +47,9 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), static_cast<std::size_t>(size_));
 }
 
-}  // namespace rr::data
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      size_(std::exchange(other.size_, 0)),
+      data_(std::exchange(other.data_, nullptr)) {}
+
+}  // namespace rr
