@@ -179,7 +179,7 @@ TEST_CASE("missing files, folders without a model and folders in place of files 
   CHECK_THAT(refusal(folder.path("none.safetensors")), Catch::Contains("No such file"));
   CHECK_THAT(refusal(folder.path()), Catch::Contains("is a folder without model.safetensors"));
   std::filesystem::create_directory(folder.path("model.safetensors"));
-  CHECK_THAT(refusal(folder.path()), Catch::Contains("Is a directory"));
+  CHECK_THAT(refusal(folder.path()), Catch::Contains("not a regular file"));
 }
 
 // A folder with two shards, a and b, and the given index.
