@@ -70,6 +70,7 @@ Outcome run(const Case& c, bool alone = false, int steps = 4) {
   job.optimizer->finish();
   outcome.weights = job.weights();
   if (alone) return outcome;
+  CHECK(job.device->copies().d2h_bytes == steps * 4 * job.rank.offloaded_elements);
   CHECK(job.device->usage(Pool::device).now == planned_bytes(job.rank, Pool::device));
   CHECK(job.device->usage(Pool::host).now == planned_bytes(job.rank, Pool::host));
   return outcome;
@@ -191,7 +192,10 @@ TEST_CASE("B088: a binding clip takes gradients of both halves, the same bits at
 }
 
 TEST_CASE("all ranks refuse a NaN of one of them and know whose it is", "[np4]") {
-  const Layout layouts[] = {{.data = 4}, {.expert = 2, .data = 4}, {.pipeline = 2, .data = 2}};
+  const Layout layouts[] = {{.data = 4},
+                            {.expert = 2, .data = 4},
+                            {.expert = 4, .data = 4},  // experts without replicas
+                            {.pipeline = 2, .data = 2}};
   for (const Layout& layout : layouts) {
     for (const bool sharded : {true, false}) {
       Case c{.layout = layout, .fraction = 0.5, .overlap = true, .sharded = sharded};
@@ -205,6 +209,7 @@ TEST_CASE("all ranks refuse a NaN of one of them and know whose it is", "[np4]")
         fill_gradients(job, 2);
         if (world().rank() == culprit) {
           for (const plan::Parameter& p : job.stage().parameters) {
+            if (layout.expert == 4 && !p.expert) continue;
             job.gradient(p)[p.size / 2] = std::numeric_limits<float>::quiet_NaN();
           }
         }

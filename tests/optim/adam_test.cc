@@ -45,18 +45,19 @@ void step(const AdamArguments& arguments, Arrays& arrays, const std::vector<floa
 }  // namespace
 
 TEST_CASE("ten steps equal torch's AdamW: moments to the bit, parameters but for last bits") {
-  const Golden golden(std::string(RR_TEST_DATA) + "/optim/adamw_plain.safetensors");
+  const checkpoint::SafetensorsReader golden(std::string(RR_TEST_DATA) +
+                                             "/optim/adamw_plain.safetensors");
   const auto about =
       nlohmann::json::parse(std::ifstream(std::string(RR_TEST_DATA) + "/optim/adamw.json"));
   const std::int64_t n = about["n"];
   plan::OptimizerPlan plan = settings();
   plan.epsilon = about["eps"];
-  const std::vector<float> gradients = golden.floats("grad");
-  const std::vector<float> p = golden.floats("plain.p"), m = golden.floats("plain.m"),
-                           v = golden.floats("plain.v");
+  const std::vector<float> gradients = floats(golden.at("grad"));
+  const std::vector<float> p = floats(golden.at("plain.p")), m = floats(golden.at("plain.m")),
+                           v = floats(golden.at("plain.v"));
   for (const Isa isa : kIsas) {
     if (!isa_available(isa)) continue;
-    Arrays mine{golden.floats("p0"), std::vector<float>(n), std::vector<float>(n)};
+    Arrays mine{floats(golden.at("p0")), std::vector<float>(n), std::vector<float>(n)};
     for (std::int64_t t = 0; t < 10; ++t) {
       const StepInput input{about["lr"][t], about["weight_decay"], t + 1};
       const auto row = [&](const std::vector<float>& all) {

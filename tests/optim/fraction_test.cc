@@ -177,17 +177,24 @@ TEST_CASE("B081: the device pool falls by exactly the planned bytes, 64 elements
   }
 }
 
-TEST_CASE("a step moves each gradient out and each weight in once") {
+TEST_CASE("a step moves each gradient out and each weight in once, masters only if they stay") {
   const auto world = comm::make_self_world();
   for (const bool overlap : {false, true}) {
-    Job job(plan_of({.compute = DType::bf16, .fraction = 0.5, .overlap = overlap}), *world);
-    job.optimizer->initialize();
-    const device::CopyTotals before = job.device->copies();
-    iterate(job, 1, input_of(1));
-    job.optimizer->finish();
-    const device::CopyTotals after = job.device->copies();
-    CHECK(after.d2h_bytes - before.d2h_bytes == 4 * job.rank.offloaded_elements);
-    CHECK(after.h2d_bytes - before.h2d_bytes == 2 * job.rank.offloaded_elements);
+    for (const bool offload_masters : {true, false}) {
+      Job job(plan_of({.compute = DType::bf16,
+                       .fraction = 0.5,
+                       .offload_masters = offload_masters,
+                       .overlap = overlap}),
+              *world);
+      job.optimizer->initialize();
+      const device::CopyTotals before = job.device->copies();
+      iterate(job, 1, input_of(1));
+      job.optimizer->finish();
+      const device::CopyTotals after = job.device->copies();
+      CHECK(after.d2h_bytes - before.d2h_bytes == 4 * job.rank.offloaded_elements);
+      CHECK(after.h2d_bytes - before.h2d_bytes ==
+            (offload_masters ? 2 : 6) * job.rank.offloaded_elements);
+    }
   }
 }
 

@@ -4,39 +4,19 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "checkpoint/checkpoint.h"
 
 namespace rr::optim {
 
-// The float tensors of a safetensors file that is known to be good.
-class Golden {
- public:
-  explicit Golden(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(file), {});
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), 8);
-    header_ = nlohmann::json::parse(bytes_.begin() + 8, bytes_.begin() + 8 + length);
-    data_ = 8 + length;
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const std::uint64_t begin = header_.at(name)["data_offsets"][0];
-    const std::uint64_t end = header_.at(name)["data_offsets"][1];
-    std::vector<float> values((end - begin) / 4);
-    std::memcpy(values.data(), bytes_.data() + data_ + begin, end - begin);
-    return values;
-  }
-
- private:
-  std::vector<char> bytes_;
-  nlohmann::json header_;
-  std::uint64_t data_ = 0;
-};
+// The values of an f32 tensor.
+inline std::vector<float> floats(const checkpoint::TensorInfo& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.bytes / 4));
+  std::memcpy(values.data(), tensor.data, values.size() * 4);
+  return values;
+}
 
 // Both signs, magnitudes from denormal to 1e15, some zeros.
 inline std::vector<float> some_values(std::int64_t n, std::uint64_t seed) {
