@@ -1,4 +1,4 @@
-// New files are complete under their name or not there.
+// Mapped files, and new files that are complete under their name or not there.
 #include "base/files.h"
 
 #include <sys/mount.h>
@@ -6,14 +6,37 @@
 #include <catch2/catch.hpp>
 
 #include "base/base.h"
+#include "base/mapped_file.h"
 #include "base/temp_folder.h"
 
 namespace {
 
+using rr::MappedFile;
 using rr::NewFile;
 using rr::test::read_file;
 using rr::test::TempFolder;
 using rr::test::write_file;
+
+TEST_CASE("a mapped file shows its bytes, at any alignment, and can be moved") {
+  const TempFolder folder;
+  write_file(folder.path("a"), std::string("x\1\0\0\0y", 6));
+  MappedFile first(folder.path("a"));
+  CHECK(first.size() == 6);
+  CHECK(first.load<std::int32_t>(1) == 1);
+  const MappedFile second = std::move(first);
+  CHECK(second.load<char>(5) == 'y');
+  CHECK(second.path() == folder.path("a"));
+  write_file(folder.path("empty"), "");
+  CHECK(MappedFile(folder.path("empty")).size() == 0);
+}
+
+TEST_CASE("what cannot be mapped is refused with its path and the reason") {
+  const TempFolder folder;
+  CHECK_THROWS_WITH(MappedFile(folder.path("none")),
+                    Catch::Contains(folder.path("none")) && Catch::Contains("No such file"));
+  CHECK_THROWS_WITH(MappedFile(folder.path()), Catch::Contains("it is not a regular file"));
+  CHECK_THROWS_AS(MappedFile("/dev/null"), rr::UsageError);
+}
 
 TEST_CASE("a published file has its text and leaves no temporary") {
   const TempFolder folder;
