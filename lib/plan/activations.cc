@@ -28,6 +28,13 @@ std::int64_t attention_bytes(const Plan& plan) {
   const std::int64_t tensor = plan.topology.tensor;
   const std::int64_t q = m.heads * m.head_dim, kv = m.query_groups * m.head_dim;
   std::int64_t elements = 2 * m.hidden / sequence_ranks(plan);
+  if (m.latent.kv_rank > 0) {
+    // Projections down, then heads up; queries and keys are kept once, rotated.
+    const LatentAttention& l = m.latent;
+    elements += 2 * (l.q_rank + l.kv_rank) + l.rotary_dim;
+    elements += m.heads * (2 * (l.qk_dim + l.rotary_dim) + 2 * l.v_dim) / tensor;
+    return elements * e + 4 + m.heads / tensor * 4;
+  }
   elements += (q + 2 * kv) / tensor * (m.qk_norm ? 2 : 1);
   elements += q / tensor;
   return elements * e + 4 + m.heads / tensor * 4;  // row factor of the norm, log-sum of each head

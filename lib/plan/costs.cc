@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plan/stage_parameters.h"
+
 namespace rr::plan {
 
 namespace {
@@ -44,14 +46,9 @@ double layer_seconds(const Plan& plan, const Rates& rates, int layer) {
   const ModelSpec& m = plan.model;
   const Topology& t = plan.topology;
   const auto h = static_cast<double>(m.hidden);
-  const auto q = static_cast<double>(m.heads * m.head_dim);
-  const auto kv = static_cast<double>(m.query_groups * m.head_dim);
   const double tokens = rates.tokens();
   const bool moe = m.experts > 0 && m.layer_is_moe[static_cast<std::size_t>(layer - 1)];
-  const auto ffn =
-      static_cast<double>(moe ? m.expert_ffn * m.experts_per_token + m.shared_expert_ffn : m.ffn);
-  const double flops = 2 * (h * (q + 2 * kv) + q * h + q * static_cast<double>(m.seq_length)) +
-                       2 * (m.gated ? 3 : 2) * h * ffn;
+  const double flops = 2 * (attention_macs_per_token(m) + mlp_macs_per_token(m, moe));
   const double hidden_bytes = tokens * h * static_cast<double>(size_of(m.compute));
   double seconds = rates.compute(tokens * flops / t.tensor);
   // Two sums over the tensor ranks, each a reduce-scatter and an all-gather.

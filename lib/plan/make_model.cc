@@ -75,6 +75,10 @@ void read_layers(const recipe::Model& m, ModelSpec& spec) {
                          m.rope_scaling_high_freq_factor,
                          m.rope_scaling_original_max_position_embeddings};
   }
+  if (m.multi_latent_attention) {
+    spec.latent = {m.q_lora_rank.value_or(0), m.kv_lora_rank, m.qk_head_dim, m.qk_pos_emb_head_dim,
+                   m.v_head_dim};
+  }
   spec.linear_bias = m.add_bias_linear;
   spec.qkv_bias = m.add_qkv_bias;
   spec.init_std = m.init_method_std;

@@ -71,6 +71,13 @@ struct RopeScaling {
   std::int64_t original_max_positions = 8192;
 };
 
+// Latent attention of DeepSeek V2 and V3; planned only. kv_rank 0: off.
+struct LatentAttention {
+  std::int64_t q_rank = 0;  // 0: queries are projected directly
+  std::int64_t kv_rank = 0;
+  std::int64_t qk_dim = 0, rotary_dim = 0, v_dim = 0;  // of one head
+};
+
 struct ModelSpec {
   std::int64_t num_layers = 0;    // L
   std::int64_t hidden = 0;        // H
@@ -92,6 +99,7 @@ struct ModelSpec {
   double rotary_base = 10000.0;
   double rotary_percent = 1.0;
   RopeScaling rope_scaling;
+  LatentAttention latent;
   bool linear_bias = false;  // bias of every linear layer (never of experts or the head)
   bool qkv_bias = false;
   // mixture of experts; experts == 0: dense everywhere

@@ -17,6 +17,8 @@ Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine);
 std::string layout_text(const Plan& plan);
 std::string memory_text(const Plan& plan);
 std::string schedule_text(const Plan& plan);
+// Bytes that a rank of each stage sends in a step, by kind.
+std::string traffic_text(const Plan& plan);
 // All of the above, the changes and the launch line: what --dry-run prints.
 std::string to_text(const Plan& plan);
 

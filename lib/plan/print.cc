@@ -202,7 +202,7 @@ std::string schedule_text(const Plan& plan) {
 std::string to_text(const Plan& plan) {
   std::string text;
   if (!plan.changes.empty()) text += "settings that differ from their defaults:\n" + plan.changes;
-  text += layout_text(plan) + memory_text(plan) + schedule_text(plan);
+  text += layout_text(plan) + memory_text(plan) + schedule_text(plan) + traffic_text(plan);
   text += plan.prediction;
   if (!plan.launch.empty()) text += "launch: " + plan.launch + "\n";
   return text;

@@ -25,7 +25,11 @@ class Builder {
   void decoder_layer(int layer) {
     layer_ = layer;
     prefix_ = "decoder.layers." + std::to_string(layer - 1) + ".";
-    attention();
+    if (m_.latent.kv_rank > 0) {
+      latent_attention();
+    } else {
+      attention();
+    }
     if (m_.experts > 0 && m_.layer_is_moe[static_cast<std::size_t>(layer - 1)]) {
       moe();
     } else {
@@ -107,6 +111,27 @@ class Builder {
     if (m_.linear_bias) bias("self_attention.linear_proj.bias", m_.hidden, -1);
   }
 
+  void latent_attention() {
+    const LatentAttention& a = m_.latent;
+    const std::int64_t q = m_.heads * (a.qk_dim + a.rotary_dim);
+    norm("input_layernorm.", m_.hidden, -1);
+    if (a.q_rank > 0) {
+      add_normal("self_attention.linear_q_down_proj.weight", {a.q_rank, m_.hidden}, -1,
+                 m_.init_std);
+      norm("self_attention.linear_q_up_proj.layer_norm_", a.q_rank, -1);
+      add_normal("self_attention.linear_q_up_proj.weight", {q, a.q_rank}, 0, m_.init_std);
+    } else {
+      add_normal("self_attention.linear_q_proj.weight", {q, m_.hidden}, 0, m_.init_std);
+    }
+    add_normal("self_attention.linear_kv_down_proj.weight", {a.kv_rank + a.rotary_dim, m_.hidden},
+               -1, m_.init_std);
+    norm("self_attention.linear_kv_up_proj.layer_norm_", a.kv_rank, -1);
+    add_normal("self_attention.linear_kv_up_proj.weight",
+               {m_.heads * (a.qk_dim + a.v_dim), a.kv_rank}, 0, m_.init_std);
+    add_normal("self_attention.linear_proj.weight", {m_.hidden, m_.heads * a.v_dim}, 1,
+               m_.output_std);
+  }
+
   void mlp(const std::string& name, std::int64_t ffn, bool with_bias) {
     const std::int64_t up = m_.gated ? 2 * ffn : ffn;
     add_normal(name + "linear_fc1.weight", {up, m_.hidden}, 0, m_.init_std);
@@ -165,20 +190,39 @@ std::int64_t count_active_parameters(const ModelSpec& model) {
          num_moe_layers(model) * (model.experts - model.experts_per_token) * per_expert;
 }
 
-double count_flops_per_token(const ModelSpec& model) {
+double attention_macs_per_token(const ModelSpec& model) {
   const auto h = static_cast<double>(model.hidden);
+  const auto heads = static_cast<double>(model.heads);
+  const auto s = static_cast<double>(model.seq_length);
+  const LatentAttention& a = model.latent;
+  if (a.kv_rank > 0) {
+    const auto q_rank = static_cast<double>(a.q_rank), kv_rank = static_cast<double>(a.kv_rank);
+    const double qk = static_cast<double>(a.qk_dim + a.rotary_dim);
+    const double v = static_cast<double>(a.v_dim);
+    const double queries = a.q_rank > 0 ? q_rank * (h + heads * qk) : h * heads * qk;
+    return queries + h * (kv_rank + static_cast<double>(a.rotary_dim)) +
+           kv_rank * heads * (static_cast<double>(a.qk_dim) + v) + h * heads * v +
+           heads * (qk + v) * s / 2;
+  }
+  const double q = heads * static_cast<double>(model.head_dim);
+  const auto kv = static_cast<double>(model.query_groups * model.head_dim);
+  // Causal: scores and values, each q * S, over half of the square.
+  return h * (q + 2 * kv) + q * h + q * s;
+}
+
+double mlp_macs_per_token(const ModelSpec& model, bool moe) {
+  const auto ffn = static_cast<double>(
+      moe ? model.expert_ffn * model.experts_per_token + model.shared_expert_ffn : model.ffn);
+  return (model.gated ? 3 : 2) * static_cast<double>(model.hidden) * ffn;
+}
+
+double count_flops_per_token(const ModelSpec& model) {
   const auto layers = static_cast<double>(model.num_layers);
   const auto moe_layers = static_cast<double>(num_moe_layers(model));
-  const auto q = static_cast<double>(model.heads * model.head_dim);
-  const auto kv = static_cast<double>(model.query_groups * model.head_dim);
-  const double matrices = model.gated ? 3 : 2;
-  const double ffn = (layers - moe_layers) * static_cast<double>(model.ffn) +
-                     moe_layers * static_cast<double>(model.expert_ffn * model.experts_per_token +
-                                                      model.shared_expert_ffn);
-  // Causal attention: scores and values, each q * S, over half of the square.
-  const double attention = h * (q + 2 * kv) + q * h + q * static_cast<double>(model.seq_length);
-  return 6 * h * matrices * ffn + 6 * layers * attention +
-         6 * h * static_cast<double>(model.padded_vocab);
+  return 6 * ((layers - moe_layers) * mlp_macs_per_token(model, false) +
+              moe_layers * mlp_macs_per_token(model, true)) +
+         6 * layers * attention_macs_per_token(model) +
+         6 * static_cast<double>(model.hidden) * static_cast<double>(model.padded_vocab);
 }
 
 }  // namespace rr::plan

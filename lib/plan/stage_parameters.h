@@ -16,6 +16,9 @@ std::vector<Parameter> stage_parameters(const ModelSpec& model, const Topology& 
 std::int64_t count_parameters(const ModelSpec& model);
 // Those that take part for one token: K of E experts.
 std::int64_t count_active_parameters(const ModelSpec& model);
+// Multiply-adds of one layer's forward for one token; half of the attention's square counts.
+double attention_macs_per_token(const ModelSpec& model);
+double mlp_macs_per_token(const ModelSpec& model, bool moe);
 // Forward and backward, one token (megatron.md 5.5).
 double count_flops_per_token(const ModelSpec& model);
 

@@ -89,6 +89,31 @@ TEST_CASE("parameter totals and FLOPs per token of real models equal the publish
   }
 }
 
+TEST_CASE("DeepSeek-V2-Lite with latent attention and shared experts has its published size") {
+  ModelSpec m;
+  m.num_layers = 27;
+  m.hidden = 2048;
+  m.heads = m.query_groups = 16;
+  m.head_dim = 128;
+  m.ffn = 10944;
+  m.vocab = m.padded_vocab = 102400;
+  m.seq_length = 4096;
+  m.latent = {0, 512, 128, 64, 128};
+  m.experts = 64;
+  m.experts_per_token = 6;
+  m.expert_ffn = 1408;
+  m.shared_expert_ffn = 2816;
+  m.layer_is_moe.assign(27, true);
+  m.layer_is_moe[0] = false;
+  const Plan plan = hand_made(m, topology(1, 1, 8, 8));
+  CHECK(plan.total_parameters == 15'706'484'224);
+  // Six FLOPs for each active weight but the embedding and the routers, and the attention's square.
+  const double square = 6.0 * 27 * 16 * (192 + 128) * 4096 / 2;
+  const double matrices =
+      6.0 * static_cast<double>(plan.active_parameters - 102400 * 2048 - 26 * 64 * 2048);
+  CHECK(plan.flops_per_token == Approx(square + matrices).epsilon(0.0002));
+}
+
 TEST_CASE("FLOPs per sample equal the reference's own unit tests to three digits") {
   // test_flop_utils.py: Qwen3-30B-A3B 9.42e13, 235B 6.06e14, Llama3-8B 4.22e14, 70B 3.68e15.
   const std::pair<int, double> per_sample[] = {

@@ -1,4 +1,6 @@
 // The Plan as text and as JSON.
+#include "base/text.h"
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -63,4 +65,23 @@ TEST_CASE("ranks that need the same memory are one class, the largest first") {
   const std::string text = memory_text(plan);
   CHECK(text.find("ranks 0-1 (stage 0)") != std::string::npos);
   CHECK(text.find("ranks 0-1 (stage 0)") < text.find("ranks 4-5 (stage 2)"));
+}
+
+TEST_CASE("the traffic of a step counts what leaves a rank") {
+  Plan plan = hand_made(tiny_moe(), topology(1, 2, 2, 2));
+  plan.batch.num_micro_batches = 3;
+  plan.optimizer.cpu_offload = true;
+  plan.optimizer.fraction = 1;
+  const std::string text = traffic_text(plan);
+  INFO(text);
+  const RankPlan rank = rank_plan(plan, 0);
+  // 16 tokens of 32 f32: 2,048 B a message; three go forward from stage 0.
+  CHECK(text.find("stage 0: gradients " + format_bytes(plan.stages[0].buffers[0].size * 2)) !=
+        std::string::npos);
+  CHECK(text.find("pipeline 6.14 kB") != std::string::npos);
+  // One expert layer, four messages of two rows a token, half of them to the other rank.
+  CHECK(text.find("experts 24.58 kB") != std::string::npos);
+  CHECK(text.find("optimizer to host " + format_bytes(4 * rank.shard_elements)) !=
+        std::string::npos);
+  CHECK(traffic_text(hand_made(tiny_moe(), topology(1, 1, 1, 1))).empty());
 }
