@@ -93,6 +93,11 @@ expect "a function with a long head" 'lib/base/long.cc:4: a function of 122 line
 grep -q 'warning: lib/base/long.cc:5: a function of 100 lines' warnings || { echo "FAILED: no warning" && failures=$((failures + 1)); }
 rm -f warnings
 clean_tree
+{ printf '// Long.\nvoid f() {\n  static const int table[] = {\n' && for ((i = 100; i < 250; i++)); do printf '      %d,  //\n' "$i"; done &&
+  printf '  };\n}\n'; } >lib/base/long.cc
+"$source_folder/scripts/check" "$tree" >/dev/null || { echo "FAILED: a long table is refused" && failures=$((failures + 1)); }
+{ printf '// Long.\nvoid g();\nvoid f() {\n  static const int table[] = {\n      1,  //\n      2,  //\n  };\n' && body 99 && printf '}\n'; } >lib/base/long.cc
+expect "a long function behind a table" 'lib/base/long.cc:3: a function of 103 lines'
 { printf '// Long.\n' && for ((i = 0; i < 500; i++)); do echo "// Line."; done; } >lib/base/long.cc
 expect "a file of 501 lines" 'lib/base/long.cc:501: the file has more than 500 lines'
 printf '// A \xe2\x80\xa6 dot.\n' >>lib/base/base.h
