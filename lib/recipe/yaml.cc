@@ -178,8 +178,8 @@ class Builder : public YAML::EventHandler {
   void add_entry(Frame* frame, Node value, bool is_alias) {
     frame->has_key = false;
     const std::string key = frame->entry.name();
-    // The place of a scalar is that of its key: there people look for it.
-    if (!value.is_container() && !is_alias) value.origin.detail = place(frame->key_line);
+    // The place of a value is that of its key: there people look for it.
+    if (!is_alias) value.origin.detail = place(frame->key_line);
     const auto [first, is_new] = frame->lines.emplace(key, frame->key_line);
     if (!is_new) {
       problems_->push_back(
