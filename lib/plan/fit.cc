@@ -176,22 +176,30 @@ std::string fit_text(const Plan& plan, const recipe::Machine& machine) {
   return text;
 }
 
+namespace {
+
+std::string milliseconds(double value) {
+  return value < 100 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
 std::string estimate_text(const Plan& plan, const recipe::Machine& machine) {
   const Estimate ours = estimate(plan, machine);
   const double tokens =
       static_cast<double>(plan.batch.global_batch) * static_cast<double>(plan.model.seq_length);
   std::string text = fmt::format(
-      "predicted step: {:.0f} ms, {:.1f} TFLOP/s per device; compute {:.0f} ms, the rest is "
-      "waiting\n",
-      ours.step_ms,
+      "predicted step: {} ms, {:.1f} TFLOP/s per device; compute {} ms, the rest is waiting\n",
+      milliseconds(ours.step_ms),
       plan.flops_per_token * tokens / (ours.step_ms * 1e-3) / plan.topology.world / 1e12,
-      ours.compute_ms);
+      milliseconds(ours.compute_ms));
   if (!plan.optimizer.cpu_offload) return text;
   const Estimate without = estimate(with_fraction(plan, 0), machine);
   text += fmt::format(
-      "  {:.2f} times the step without optimizer offload; per rank: gradients down {:.0f} ms, "
-      "Adam on the host {:.0f} ms, weights up {:.0f} ms\n",
-      ours.step_ms / without.step_ms, ours.d2h_ms, ours.host_adam_ms, ours.h2d_ms);
+      "  {:.2f} times the step without optimizer offload; per rank: gradients down {} ms, "
+      "Adam on the host {} ms, weights up {} ms\n",
+      ours.step_ms / without.step_ms, milliseconds(ours.d2h_ms), milliseconds(ours.host_adam_ms),
+      milliseconds(ours.h2d_ms));
   return text;
 }
 

@@ -132,7 +132,9 @@ Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
   lay_out(plan, config.ddp.bucket_size.value_or(0), split_layers(config.model, plan.topology));
   plan.recompute = make_recompute(config.model, plan.stages);
   plan.config_yaml = recipe::dump(config, &recipe);
+  // What follows from other settings is in config_yaml; here it would hide what was chosen.
   for (const recipe::Change& change : recipe::changes(recipe)) {
+    if (change.origin.kind == recipe::OriginKind::derived) continue;
     plan.changes +=
         fmt::format("  {}: {}  # {}\n", change.key, change.value, recipe::to_string(change.origin));
   }

@@ -94,17 +94,20 @@ std::string rank_lines(const Plan& plan) {
     return fmt::format("ranks: tp fastest, then cp, dp, pp; ep folds over one stage ({} ranks)\n",
                        t.world / t.pipeline);
   }
-  std::string text = "rank  tp cp dp pp  ep edp  experts\n";
+  const bool experts = plan.model.experts > 0;
+  std::string text = fmt::format("rank  tp cp dp pp{}\n", experts ? "  ep edp  experts" : "");
+  const auto local = static_cast<int>(plan.model.experts / t.expert);
   for (int r = 0; r < t.world; ++r) {
     const Coordinates at = t.coordinates(r);
-    std::string experts = "-";
-    if (plan.model.experts > 0) {
-      const auto local = static_cast<int>(plan.model.experts / t.expert);
-      experts = local == 1 ? fmt::format("{}", at.expert)
-                           : fmt::format("{}-{}", at.expert * local, (at.expert + 1) * local - 1);
+    text += fmt::format("{:>4}  {:>2} {:>2} {:>2} {:>2}", r, at.tensor, at.context, at.data,
+                        at.pipeline);
+    if (experts) {
+      const int first = at.expert * local;
+      text += fmt::format(
+          "  {:>2} {:>3}  {}", at.expert, at.expert_data,
+          local == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + local - 1));
     }
-    text += fmt::format("{:>4}  {:>2} {:>2} {:>2} {:>2}  {:>2} {:>3}  {}\n", r, at.tensor,
-                        at.context, at.data, at.pipeline, at.expert, at.expert_data, experts);
+    text += "\n";
   }
   return text;
 }
