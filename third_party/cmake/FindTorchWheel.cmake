@@ -28,8 +28,9 @@ if(TorchWheel_FOUND AND NOT TARGET TorchWheel::torch)
     TorchWheel::c10 PROPERTIES
     IMPORTED_LOCATION "${TorchWheel_C10}"
     IMPORTED_NO_SONAME TRUE
-    INTERFACE_INCLUDE_DIRECTORIES
-    "${TorchWheel_INCLUDE_DIR};${TorchWheel_INCLUDE_DIR}/torch/csrc/api/include")
+    # After the system's folders: the wheel brings an fmt of its own, whose library it does not.
+    INTERFACE_COMPILE_OPTIONS
+    "SHELL:-idirafter ${TorchWheel_INCLUDE_DIR};SHELL:-idirafter ${TorchWheel_INCLUDE_DIR}/torch/csrc/api/include")
   add_library(TorchWheel::torch SHARED IMPORTED)
   set_target_properties(
     TorchWheel::torch PROPERTIES
