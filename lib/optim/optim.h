@@ -32,7 +32,8 @@ struct StepInput {
 struct StepResult {
   double grad_norm = 0;    // before clipping, over the whole model, each parameter once
   bool finite = true;      // false: the step was not taken, nothing changed
-  int failed_rank = -1;    // lowest world rank with a NaN or infinite gradient
+  int failed_rank = -1;    // lowest world rank whose gradients brought a NaN or infinity, as far as
+                           // the reduced ones can tell
   double num_zeros = 0;    // gradient elements that are zero; only when asked for
   double params_norm = 0;  // of the masters; only when asked for
   // Host part of the step: what each stream and the host's Adam were busy with since the last step.
@@ -60,7 +61,8 @@ class Optimizer {
   // Draws the masters (plan::Init, by name and element) and fills the weights of every rank.
   virtual void initialize() = 0;
   // Same, from values: fill(parameter, first, count, out) writes `count` fp32 master elements of
-  // the full tensor from element `first` on.
+  // the full tensor from element `first` on. Once per stretch of this rank's shard, in one thread.
+  // Moments stay as they are: zero at the start.
   using Fill = std::function<void(const plan::Parameter& parameter, std::int64_t first,
                                   std::int64_t count, float* out)>;
   virtual void import(const Fill& fill) = 0;
@@ -70,7 +72,9 @@ class Optimizer {
   // All gradients of `layer` of this stage are final: its buckets may be reduced as soon as every
   // later bucket was issued.
   virtual void gradients_ready(int layer) = 0;
-  // Finishes the reductions, norm, clip, AdamW on every home, gathers the weights.
+  // Finishes the reductions, norm, clip, AdamW on every home. Collective over the world. When it
+  // returns the state is that of the step and gradients may be overwritten; weights may still be on
+  // their way to the device and to the replicas.
   virtual StepResult step(const StepInput& input) = 0;
   // The weights of `layer` are those of the last step when this returns.
   virtual void wait_for(int layer) = 0;
