@@ -1,5 +1,5 @@
-// The command line: argv in, a CommandLine out. Megatron Bridge's spellings (-tp 2, --max_steps …)
-// are accepted as they are; no abbreviations.
+// The command line: argv in, a CommandLine out. Megatron Bridge's spellings (-tp 2, --max_steps
+// ...) are accepted as they are; no abbreviations.
 #pragma once
 
 #include <optional>

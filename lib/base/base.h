@@ -1,7 +1,7 @@
 // The small values every room shares: dtypes, memory spans, the user's problems and our own errors.
 //
 // base is the one folder with several door headers, one per small tool: base.h, files.h, log.h,
-// random.h, threads.h, crc32c.h, text.h. Its names live directly in namespace rr.
+// mapped_file.h, random.h, threads.h, crc32c.h, text.h. Its names live directly in namespace rr.
 #pragma once
 
 #include <bit>

@@ -32,7 +32,7 @@ Outcome shell(const std::string& command, const Scratch& folder, int seconds = 1
 // The program on `ranks` ranks (1: without mpirun).
 Outcome run(int ranks, const std::string& arguments, const Scratch& folder, int seconds = 120);
 
-// "--recipe …/tests/data/cli/NAME.yaml".
+// "--recipe .../tests/data/cli/NAME.yaml".
 std::string recipe(const std::string& name);
 
 // One number of every logged iteration of a run folder's metrics.jsonl, exact.
