@@ -98,7 +98,7 @@ at::Tensor tensor_of(const checkpoint::SafetensorsReader& reader, const std::str
   return tensor;
 }
 
-Rig::Rig(const plan::ModelSpec& spec, const RigOptions& options) {
+Rig::Rig(const plan::ModelSpec& spec, RigOptions options) {
   device::Device& device = test_device();
   plan.model = spec;
   plan.topology.pipeline = options.pipeline;
@@ -108,28 +108,48 @@ Rig::Rig(const plan::ModelSpec& spec, const RigOptions& options) {
   plan.batch.micro_batch = options.micro_batch;
   plan.activations = {options.offload_layers > 0, options.offload_layers, options.min_elements,
                       false};
+  plan.optimizer.beta2 = 0.95;
   plan::lay_out(plan);
   rank = plan::rank_plan(plan, options.stage * options.expert + options.expert_rank);
   world_ = comm::make_self_world();
   groups_ = comm::make_groups(*world_, plan::Topology{});
   if (options.expert_group != nullptr) {
-    groups_.by_kind[static_cast<std::size_t>(plan::Group::expert)].reset(options.expert_group);
+    groups_.by_kind[static_cast<std::size_t>(plan::Group::expert)] =
+        std::move(options.expert_group);
   }
-  if (options.offload_layers > 0) store = std::make_unique<offload::Store>(device, false);
+  if (options.offload_layers > 0 && options.store == nullptr) {
+    store = std::make_unique<offload::Store>(device, false);
+    options.store = store.get();
+  }
+  if (options.with_optimizer) {
+    optimizer = optim::make_optimizer({plan, rank, device, groups_, threads_});
+  }
+  allocate();
+  model = std::make_unique<Model>(
+      Environment{plan, rank, device, groups_, buffers_, options.store, options.hooks});
+}
+
+void Rig::allocate() {
+  device::Device& device = test_device();
   const plan::StagePlan& stage = plan.stages[static_cast<std::size_t>(rank.stage)];
-  for (const plan::FlatBuffer& buffer : stage.buffers) {
+  for (std::size_t i = 0; i < stage.buffers.size(); ++i) {
+    const plan::FlatBuffer& buffer = stage.buffers[i];
+    if (optimizer) {
+      const int index = static_cast<int>(i);
+      buffers_.push_back({optimizer->weights(index), optimizer->gradients(index)});
+      continue;
+    }
     buffers_.push_back(
         {device.allocate(Pool::device, buffer.size * size_of(buffer.dtype), "weights"),
          device.allocate(Pool::device, buffer.size * size_of(DType::f32), "gradients")});
     // Whatever was there before a step must not matter.
     std::fill_n(buffers_.back().gradients.as<float>(), buffer.size, std::nanf(""));
   }
-  model = std::make_unique<Model>(
-      Environment{plan, rank, device, groups_, buffers_, store.get(), options.hooks});
 }
 
 Rig::~Rig() {
   model.reset();
+  if (optimizer) return;
   for (const BufferView& buffer : buffers_) {
     test_device().release(buffer.weights);
     test_device().release(buffer.gradients);
@@ -188,15 +208,20 @@ void Rig::draw_weights() {
 void Rig::load(const std::string& folder) {
   const checkpoint::SafetensorsReader reader(oracle(folder));
   names = folder.find("mixtral") != std::string::npos ? HfNames::mixtral : HfNames::common;
+  const auto read = [&](const std::string& name) { return tensor_of(reader, name); };
+  if (optimizer) {
+    optimizer->import([&](const plan::Parameter& p, std::int64_t first, std::int64_t count,
+                          float* out) { fill_from_hf(plan, p, first, count, out, read, names); });
+    return;
+  }
   const auto ours = weights();
   for (const plan::Parameter& p : plan.stages[static_cast<std::size_t>(rank.stage)].parameters) {
     std::vector<float> values(static_cast<std::size_t>(p.size));
     // In two parts: any range must do.
-    const std::int64_t half = p.size / 3;
-    const auto read = [&](const std::string& name) { return tensor_of(reader, name); };
+    const std::int64_t part = p.size / 3;
     const std::int64_t first = plan::first_element(p, rank);
-    fill_from_hf(plan, p, first, half, values.data(), read, names);
-    fill_from_hf(plan, p, first + half, p.size - half, values.data() + half, read, names);
+    fill_from_hf(plan, p, first, part, values.data(), read, names);
+    fill_from_hf(plan, p, first + part, p.size - part, values.data() + part, read, names);
     ours.at(p.name).copy_(
         at::from_blob(values.data(), p.shape, at::TensorOptions().dtype(at::kFloat)));
   }

@@ -11,6 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
+#include "optim/optim.h"
 
 namespace rr::model {
 
@@ -31,12 +32,14 @@ struct RigOptions {
   std::int64_t offload_layers = 0;  // > 0: activations of the first n layers leave
   std::int64_t min_elements = 1;
   Hooks hooks;
-  comm::Communicator* expert_group = nullptr;  // for expert > 1; borrowed
+  std::unique_ptr<comm::Communicator> expert_group;  // for expert > 1
+  offload::Store* store = nullptr;                   // instead of one on the test device
+  bool with_optimizer = false;  // it owns the buffers then; betas and clip of the oracles
 };
 
 class Rig {
  public:
-  Rig(const plan::ModelSpec& spec, const RigOptions& options = {});
+  explicit Rig(const plan::ModelSpec& spec, RigOptions options = {});
   ~Rig();
 
   // Deviations 0.02 by name and element; norms 1 + small, biases small: every weight matters.
@@ -55,6 +58,7 @@ class Rig {
   plan::Plan plan;
   plan::RankPlan rank;
   std::unique_ptr<offload::Store> store;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<Model> model;
   HfNames names = HfNames::common;
 
@@ -62,7 +66,10 @@ class Rig {
   std::map<std::string, at::Tensor> views(bool gradients) const;
   std::map<std::string, at::Tensor> in_hf(bool gradients) const;
 
+  void allocate();
+
   std::unique_ptr<comm::World> world_;
+  ThreadPool threads_{1};
   comm::Groups groups_;
   std::vector<BufferView> buffers_;
 };
