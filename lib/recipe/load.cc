@@ -80,6 +80,20 @@ std::set<std::string> take_values(const Node& tree, const fs::path& recipe_folde
   return refused;
 }
 
+// A Hugging Face config.json as a preset.
+Node read_hf_preset(const Found& file, std::vector<Problem>* problems) {
+  try {
+    std::string text;
+    for (const auto& [key, value] : read_hf_config(file.path)) text += key + ": " + value + '\n';
+    Node preset = parse_yaml(text, file.shown, OriginKind::preset, problems);
+    set_origin(preset, {OriginKind::preset, file.shown});
+    return preset;
+  } catch (const UsageError& error) {
+    problems->insert(problems->end(), error.problems().begin(), error.problems().end());
+    return {};
+  }
+}
+
 // The preset's keys, or null when none is asked for or it cannot be read.
 Node read_preset(const Sources& sources, const std::vector<std::string>& search_paths,
                  std::vector<Problem>* problems) {
@@ -95,6 +109,7 @@ Node read_preset(const Sources& sources, const std::vector<std::string>& search_
                          known_names(preset->text, list_stems("configs/models", search_paths))});
     return {};
   }
+  if (fs::path(found->path).extension() == ".json") return read_hf_preset(*found, problems);
   return read_yaml(found->path, found->shown, OriginKind::preset, problems);
 }
 
