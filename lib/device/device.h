@@ -43,8 +43,9 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // Exactly `bytes` bytes, 4096-byte aligned, zeroed; counted in `pool`. Throws Error with what,
-  // how much and how much is left when it does not fit. `what` names the slab in messages.
+  // Exactly `bytes` bytes, 4096-byte aligned (memory of a GPU: 256), zeroed; counted in `pool`.
+  // Throws Error with what, how much and how much is left when it does not fit. `what` names the
+  // slab in messages.
   virtual Span allocate(Pool pool, std::int64_t bytes, std::string_view what) = 0;
   // `span` came from allocate; nothing pending may touch it.
   virtual void release(Span span) noexcept = 0;
@@ -57,7 +58,8 @@ class Device {
   virtual void run(Stream stream, std::function<void()> work) = 0;
 
   virtual Event record(Stream stream) = 0;
-  // Later work on `stream` starts after `event`. On compute (a host thread) this blocks.
+  // Later work on `stream` starts after `event`. On the CPU's compute (a host thread) this blocks;
+  // on a GPU it does not: host code that reads a result calls synchronize.
   virtual void wait(Stream stream, const Event& event) = 0;
   // Blocks the caller until `event` has passed; rethrows what failed before it on that stream.
   virtual void synchronize(const Event& event) = 0;
