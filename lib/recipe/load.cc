@@ -132,6 +132,14 @@ std::int64_t smallest_world(const Model& model) {
   return pp * std::lcm(dense, expert);
 }
 
+// Sentences end before a remedy begins.
+void punctuate(Problem* problem) {
+  if (problem->remedy.empty() || problem->what.empty()) return;
+  if (std::string_view(".?!").find(problem->what.back()) == std::string_view::npos) {
+    problem->what += '.';
+  }
+}
+
 bool worse(const Problem& a, const Problem& b) {
   return static_cast<int>(a.severity) < static_cast<int>(b.severity);
 }
@@ -151,8 +159,8 @@ Recipe load(const Request& request) {
   if (!found) found = find_file(without_config(request.recipe), "recipes", search_paths);
   if (!found) {
     recipe.problems.push_back(
-        {Severity::error, request.recipe, "",
-         fmt::format("Recipe '{}' not found in recipes/ or as a file", request.recipe),
+        {Severity::error, "--recipe", "",
+         fmt::format("Recipe '{}' not found in recipes/ or as a file.", request.recipe),
          known_names(without_config(request.recipe), list_stems("recipes", search_paths))});
     return recipe;
   }
@@ -176,6 +184,7 @@ Recipe load(const Request& request) {
   Facts facts{recipe.config, recipe.origins, recipe.world_size, refused};
   resolve(facts, recipe.name, &recipe.problems);
   check_rules(facts, &recipe.problems);
+  for (Problem& problem : recipe.problems) punctuate(&problem);
   std::stable_sort(recipe.problems.begin(), recipe.problems.end(), worse);
   return recipe;
 }

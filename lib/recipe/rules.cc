@@ -27,10 +27,66 @@ bool is_initial(const Slot& slot, const Config& config) {
   return yaml_line(to_node(slot, config)) == slot.field.initial;
 }
 
+// Settings of a feature that is switched by another key: that key is the one to refuse.
+struct Detail {
+  const char* key;  // or the beginning of several keys, ending in *
+  const char* feature;
+};
+constexpr Detail kDetails[] = {
+    {"model.recompute_*", "model.recompute_granularity"},
+    {"model.distribute_saved_activations", "model.recompute_granularity"},
+    {"model.cuda_graph_*", "model.cuda_graph_impl"},
+    {"model.yarn_*", "model.position_embedding_type"},
+    {"model.offload_modules", "model.fine_grained_activation_offloading"},
+    {"model.activation_offload_fraction", "model.fine_grained_activation_offloading"},
+    {"model.delta_offload_bytes_across_pp_ranks", "model.fine_grained_activation_offloading"},
+    {"model.delay_offload_until_cuda_graph", "model.fine_grained_activation_offloading"},
+    {"model.fine_grained_offloading_*", "model.fine_grained_activation_offloading"},
+    {"model.q_lora_rank", "model.multi_latent_attention"},
+    {"model.kv_lora_rank", "model.multi_latent_attention"},
+    {"model.qk_head_dim", "model.multi_latent_attention"},
+    {"model.qk_pos_emb_head_dim", "model.multi_latent_attention"},
+    {"model.v_head_dim", "model.multi_latent_attention"},
+    {"model.mtp_loss_scaling_factor", "model.mtp_num_layers"},
+    {"model.window_attn_skip_freq", "model.window_size"},
+    {"model.moe_shared_expert_*", "model.moe_shared_expert_intermediate_size"},
+    {"model.moe_router_group_topk", "model.moe_router_num_groups"},
+    {"model.moe_router_bias_update_rate", "model.moe_router_enable_expert_bias"},
+    {"model.moe_paged_stash_*", "model.moe_paged_stash"},
+    {"model.moe_pad_expert_input_to_capacity", "model.moe_expert_capacity_factor"},
+    {"model.moe_token_drop_policy", "model.moe_expert_capacity_factor"},
+    {"model.fp8_recipe", "model.fp8"},
+    {"model.fp8_param", "model.fp8"},
+    {"model.wgrad_deferral_limit", "model.defer_embedding_wgrad_compute"},
+    {"model.microbatch_group_size_per_vp_stage", "model.virtual_pipeline_model_parallel_size"},
+    {"optimizer.exp_avg*", "optimizer.use_precision_aware_optimizer"},
+    {"optimizer.main_*", "optimizer.use_precision_aware_optimizer"},
+    {"optimizer.store_param_remainders", "optimizer.use_precision_aware_optimizer"},
+    {"optimizer.initial_loss_scale", "mixed_precision"},
+    {"optimizer.min_loss_scale", "mixed_precision"},
+    {"optimizer.loss_scale_window", "mixed_precision"},
+    {"optimizer.hysteresis", "mixed_precision"},
+    {"optimizer.sgd_momentum", "optimizer.optimizer"},
+    {"optimizer.decoupled_min_lr", "optimizer.decoupled_lr"},
+    {"optimizer.optimizer_state_offload_*", "optimizer.chunked_optimizer_state_offload"},
+    {"ddp.data_parallel_sharding_strategy", "ddp.use_megatron_fsdp"},
+    {"rerun_state_machine.error_injection_type", "rerun_state_machine.error_injection_rate"},
+    {"peft.*", "peft.scheme"},
+};
+
+bool is_detail(const std::string& key) {
+  return std::any_of(std::begin(kDetails), std::end(kDetails), [&key](const Detail& detail) {
+    if (key == detail.feature) return false;
+    const std::string_view name = detail.key;
+    return name.back() == '*' ? key.rfind(name.substr(0, name.size() - 1), 0) == 0 : key == name;
+  });
+}
+
 void check_plan_only(Facts& facts, std::vector<Problem>* problems) {
   for (const Slot& slot : slots()) {
     const std::string& key = slot.field.key;
     if (slot.field.support != Support::plan_only || is_initial(slot, facts.config)) continue;
+    if (is_detail(key)) continue;
     // What merely follows from something else is said there.
     if (facts.origin(key) == OriginKind::derived) continue;
     problems->push_back({Severity::plan_only, key, facts.where(key),

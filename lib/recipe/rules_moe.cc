@@ -169,6 +169,8 @@ Verdict expert_overlap(const Facts& f) {
 Verdict router_type(const Facts& f) {
   const Model& m = f.config.model;
   if (!has_experts(f) || *m.num_moe_experts < 32 || m.moe_router_dtype) return {};
+  // An architecture of configs/models is as its makers trained it.
+  if (!f.is_set("model.num_moe_experts")) return {};
   if (f.config.mixed_precision == "fp32") return {};
   return Finding{
       fmt::format("with {} experts the router's scores want more than bf16", *m.num_moe_experts),

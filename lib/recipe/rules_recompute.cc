@@ -103,11 +103,7 @@ Verdict graph_recompute(const Facts& f) {
 Verdict graph_modules(const Facts& f) {
   const Model& m = f.config.model;
   const TextList& names = m.cuda_graph_modules;
-  if (m.cuda_graph_impl == "none") {
-    if (names.empty()) return {};
-    return Finding{"cuda_graph_modules names modules while model.cuda_graph_impl=none",
-                   "Set model.cuda_graph_impl."};
-  }
+  if (m.cuda_graph_impl == "none") return {};
   if (m.cuda_graph_impl == "full_iteration" && !names.empty()) {
     return Finding{"cuda_graph_modules must be empty when cuda_graph_impl=\"full_iteration\".", ""};
   }

@@ -25,7 +25,7 @@ bool reads_as_text(const std::string& text) {
       text[0] == '+') {
     return text.size() > 1 && is_plain_word(text) && text.rfind("./", 0) == 0;
   }
-  for (const char* word : {"y", "n", "Y", "N", "None", "none", "inf", "nan", "NaN", "Inf"}) {
+  for (const char* word : {"y", "n", "Y", "N", "None", "inf", "nan", "NaN", "Inf"}) {
     if (text == word) return false;
   }
   std::vector<Problem> problems;
