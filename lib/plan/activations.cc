@@ -20,41 +20,98 @@ bool is_moe(const ModelSpec& model, int layer) {
   return model.experts > 0 && model.layer_is_moe[static_cast<std::size_t>(layer - 1)];
 }
 
-// Bytes of one token's dense tensors: both norms' inputs and outputs, the fused projection when
-// query and key norms read it again, the rotated heads, the attention's output.
-std::int64_t attention_bytes(const Plan& plan) {
-  const ModelSpec& m = plan.model;
-  const std::int64_t e = size_of(m.compute);
-  const std::int64_t tensor = plan.topology.tensor;
-  const std::int64_t q = m.heads * m.head_dim, kv = m.query_groups * m.head_dim;
-  std::int64_t elements = 2 * m.hidden / sequence_ranks(plan);
-  if (m.latent.kv_rank > 0) {
-    // Projections down, then heads up; queries and keys are kept once, rotated.
-    const LatentAttention& l = m.latent;
-    elements += 2 * (l.q_rank + l.kv_rank) + l.rotary_dim;
-    elements += m.heads * (2 * (l.qk_dim + l.rotary_dim) + 2 * l.v_dim) / tensor;
-    return elements * e + 4 + m.heads / tensor * 4;
+// A tensor that a layer keeps, per token.
+struct Kept {
+  std::int64_t width = 0;  // elements
+  std::int64_t element_bytes = 0;
+  bool moves = true;  // with cpu_offloading; factors and log-sums stay
+};
+
+class LayerTensors {
+ public:
+  LayerTensors(const Plan& plan, int layer)
+      : m_(plan.model),
+        t_(plan.topology),
+        e_(size_of(plan.model.compute)),
+        hidden_(plan.model.hidden / sequence_ranks(plan)) {
+    const bool moe = is_moe(m_, layer);
+    norm();
+    if (m_.latent.kv_rank > 0) {
+      latent_attention();
+    } else {
+      attention();
+    }
+    norm();
+    if (moe) experts();
+    if (!moe) mlp(m_.ffn);
+    if (moe && m_.shared_expert_ffn > 0) mlp(m_.shared_expert_ffn);
   }
-  elements += (q + 2 * kv) / tensor * (m.qk_norm ? 2 : 1);
-  elements += q / tensor;
-  return elements * e + 4 + m.heads / tensor * 4;  // row factor of the norm, log-sum of each head
-}
 
-std::int64_t dense_mlp_bytes(const Plan& plan, std::int64_t ffn) {
-  const ModelSpec& m = plan.model;
-  return ((m.gated ? 2 : 1) * ffn + ffn) / plan.topology.tensor * size_of(m.compute);
-}
+  const std::vector<Kept>& kept() const { return kept_; }
+  // Elements per token of gradients that are alive together at a layer's most crowded moment.
+  std::int64_t working() const { return 2 * hidden_ + working_; }
 
-// Of one token at balanced routing: K rows at the experts, wherever they are.
-std::int64_t experts_bytes(const Plan& plan) {
-  const ModelSpec& m = plan.model;
-  const Topology& t = plan.topology;
-  const std::int64_t e = size_of(m.compute);
-  const std::int64_t inner = ((m.gated ? 2 : 1) * m.expert_ffn + m.expert_ffn) / t.expert_tensor;
-  const std::int64_t rows = m.experts_per_token * t.expert_tensor;
-  const std::int64_t routed = rows * ((m.hidden + inner) * e + 2 * 4);  // index and probability
-  return (routed + m.experts * 2 * 4) / sequence_ranks(plan);           // scores and probabilities
-}
+ private:
+  void keep(std::int64_t width) { kept_.push_back({width, e_, true}); }
+  void stays(std::int64_t width) { kept_.push_back({width, 4, false}); }
+
+  void norm() {  // input, row factor, output
+    keep(hidden_);
+    stays(1);
+    keep(hidden_);
+  }
+
+  void attention() {
+    const std::int64_t q = m_.heads * m_.head_dim / t_.tensor;
+    const std::int64_t kv = m_.query_groups * m_.head_dim / t_.tensor;
+    if (m_.qk_norm) keep(q + 2 * kv);  // read again by the norms' backward
+    for (const std::int64_t width : {q, kv, kv, q}) keep(width);
+    stays(m_.heads / t_.tensor);
+    working_ = std::max(working_, q + 2 * (q + 2 * kv));
+  }
+
+  // Projections down, then heads up; queries and keys are kept once, rotated.
+  void latent_attention() {
+    const LatentAttention& l = m_.latent;
+    const std::int64_t heads = m_.heads / t_.tensor;
+    if (l.q_rank > 0) keep(2 * l.q_rank);
+    keep(2 * l.kv_rank + l.rotary_dim);
+    for (const std::int64_t width : {l.qk_dim + l.rotary_dim, l.qk_dim + l.rotary_dim, l.v_dim}) {
+      keep(heads * width);
+    }
+    keep(heads * l.v_dim);
+    stays(heads);
+    working_ = std::max(working_, heads * 3 * (l.qk_dim + l.rotary_dim + l.v_dim));
+  }
+
+  void mlp(std::int64_t ffn) {
+    const std::int64_t inner = ffn / t_.tensor, up = (m_.gated ? 2 : 1) * inner;
+    keep(up);
+    keep(inner);
+    working_ = std::max(working_, up + inner);
+  }
+
+  // K rows of every token at balanced routing, wherever the experts are.
+  void experts() {
+    const int sequence = t_.sequence_parallel ? t_.tensor : 1;
+    const auto rows = [&](std::int64_t width) {
+      return m_.experts_per_token * t_.expert_tensor * width / sequence;
+    };
+    const std::int64_t inner = m_.expert_ffn / t_.expert_tensor, up = (m_.gated ? 2 : 1) * inner;
+    kept_.push_back({m_.experts / sequence, 4, true});  // router's scores
+    keep(rows(m_.hidden));
+    keep(rows(up));
+    kept_.push_back({rows(1), 4, true});  // probabilities
+    keep(rows(inner));
+    working_ = std::max(working_, rows(std::max({m_.hidden + inner, up + inner, up + m_.hidden})));
+  }
+
+  const ModelSpec& m_;
+  const Topology& t_;
+  std::int64_t e_, hidden_;
+  std::int64_t working_ = 0;
+  std::vector<Kept> kept_;
+};
 
 }  // namespace
 
@@ -64,16 +121,25 @@ std::int64_t layer_input_bytes(const Plan& plan) {
 }
 
 std::int64_t layer_activation_bytes(const Plan& plan, int layer) {
-  const ModelSpec& m = plan.model;
-  std::int64_t per_token = attention_bytes(plan);
-  per_token += 2 * m.hidden / sequence_ranks(plan) * size_of(m.compute) + 4;
-  if (is_moe(m, layer)) {
-    per_token += experts_bytes(plan);
-    if (m.shared_expert_ffn > 0) per_token += dense_mlp_bytes(plan, m.shared_expert_ffn);
-  } else {
-    per_token += dense_mlp_bytes(plan, m.ffn);
+  std::int64_t per_token = 0;
+  const LayerTensors tensors(plan, layer);
+  for (const Kept& tensor : tensors.kept()) {
+    per_token += tensor.width * tensor.element_bytes;
   }
   return local_tokens(plan) * per_token;
+}
+
+std::int64_t layer_moved_bytes(const Plan& plan, int layer) {
+  const std::int64_t tokens = local_tokens(plan);
+  std::int64_t bytes = 0;
+  const LayerTensors tensors(plan, layer);
+  for (const Kept& tensor : tensors.kept()) {
+    const std::int64_t elements = tokens * tensor.width;
+    if (tensor.moves && elements >= plan.activations.min_elements) {
+      bytes += elements * tensor.element_bytes;
+    }
+  }
+  return bytes;
 }
 
 namespace {
@@ -81,7 +147,8 @@ namespace {
 // One chunk of a stage for one micro-batch.
 struct ChunkBytes {
   std::int64_t device = 0, host = 0;
-  std::int64_t largest = 0;  // one layer in full: recomputed or brought back before its backward
+  // Beside what is kept: a layer recomputed, brought back or leaving, and gradients under way.
+  std::int64_t working = 0;
 };
 
 ChunkBytes chunk_bytes(const Plan& plan, const StagePlan& stage, int chunk) {
@@ -90,15 +157,20 @@ ChunkBytes chunk_bytes(const Plan& plan, const StagePlan& stage, int chunk) {
   for (std::int64_t i = 0; i < per_chunk; ++i) {
     const int layer = stage.layers[static_cast<std::size_t>(chunk * per_chunk + i)];
     const std::int64_t full = layer_activation_bytes(plan, layer);
+    std::int64_t working =
+        local_tokens(plan) * LayerTensors(plan, layer).working() * size_of(plan.model.compute);
     if (plan.activations.enabled && i < plan.activations.layers) {
-      bytes.host += full;
-      bytes.largest = std::max(bytes.largest, 2 * full);  // one leaves or comes while one computes
+      const std::int64_t moved = layer_moved_bytes(plan, layer);
+      bytes.host += moved;
+      bytes.device += full - moved;
+      working += 2 * moved;
     } else if (plan.recompute.full && i < plan.recompute.layers) {
       bytes.device += layer_input_bytes(plan);
-      bytes.largest = std::max(bytes.largest, full);
+      working += full;
     } else {
       bytes.device += full;
     }
+    bytes.working = std::max(bytes.working, working);
   }
   const bool last = chunk == plan.topology.chunks - 1;
   if (stage.head && last) bytes.device += 2 * layer_input_bytes(plan);  // final norm
@@ -111,10 +183,10 @@ ActivationBytes activation_bytes(const Plan& plan, int stage_index,
                                  const std::vector<Step>& steps) {
   const StagePlan& stage = plan.stages[static_cast<std::size_t>(stage_index)];
   std::vector<ChunkBytes> chunks;
-  std::int64_t largest = 0;
+  std::int64_t working = 0;
   for (int c = 0; c < plan.topology.chunks; ++c) {
     chunks.push_back(chunk_bytes(plan, stage, c));
-    largest = std::max(largest, chunks.back().largest);
+    working = std::max(working, chunks.back().working);
   }
   ActivationBytes peak;
   std::int64_t device = 0, host = 0;
@@ -126,13 +198,15 @@ ActivationBytes activation_bytes(const Plan& plan, int stage_index,
     peak.device = std::max(peak.device, device);
     peak.host = std::max(peak.host, host);
   }
-  peak.device += largest;
   if (stage.head) {
-    // Logits in the compute type, and as f32 for the loss where that is another type.
+    // Logits in the compute type, and as f32 for the loss where that is another type. The head's
+    // backward has freed them before the layers' gradients are there.
     const std::int64_t e = size_of(plan.model.compute);
     peak.logits =
-        local_tokens(plan) * plan.model.padded_vocab / plan.topology.tensor * (e == 4 ? 4 : e + 4);
+        local_tokens(plan) * plan.model.vocab / plan.topology.tensor * (e == 4 ? 4 : e + 4);
+    working = std::max<std::int64_t>(layer_input_bytes(plan), working - peak.logits);
   }
+  peak.device += working;
   return peak;
 }
 

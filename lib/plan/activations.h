@@ -10,6 +10,8 @@ namespace rr::plan {
 
 // What one decoder layer (1-based id) keeps for the backward of one micro-batch.
 std::int64_t layer_activation_bytes(const Plan& plan, int layer);
+// The part of it that cpu_offloading moves: tensors of at least `min_elements`.
+std::int64_t layer_moved_bytes(const Plan& plan, int layer);
 // The input of a layer alone: what full recompute keeps.
 std::int64_t layer_input_bytes(const Plan& plan);
 

@@ -79,6 +79,7 @@ void read_layers(const recipe::Model& m, ModelSpec& spec) {
     spec.latent = {m.q_lora_rank.value_or(0), m.kv_lora_rank, m.qk_head_dim, m.qk_pos_emb_head_dim,
                    m.v_head_dim};
   }
+  spec.attention_sinks = m.softmax_type == "learnable";
   spec.linear_bias = m.add_bias_linear;
   spec.qkv_bias = m.add_qkv_bias;
   spec.init_std = m.init_method_std;
@@ -91,6 +92,7 @@ void read_experts(const recipe::Model& m, ModelSpec& spec) {
   spec.experts = m.num_moe_experts.value_or(0);
   if (spec.experts == 0) return;
   spec.experts_per_token = m.moe_router_topk;
+  spec.expert_bias = m.add_bias_linear;
   spec.expert_ffn = m.moe_ffn_hidden_size.value_or(spec.ffn);
   spec.shared_expert_ffn = m.moe_shared_expert_intermediate_size.value_or(0);
   const recipe::LayerPattern& pattern = m.moe_layer_freq;

@@ -100,13 +100,15 @@ struct ModelSpec {
   double rotary_percent = 1.0;
   RopeScaling rope_scaling;
   LatentAttention latent;
-  bool linear_bias = false;  // bias of every linear layer (never of experts or the head)
+  bool attention_sinks = false;  // a learned logit per head (GPT-OSS); planned only
+  bool linear_bias = false;      // bias of every linear layer (never of experts or the head)
   bool qkv_bias = false;
   // mixture of experts; experts == 0: dense everywhere
   std::int64_t experts = 0;            // E
   std::int64_t experts_per_token = 0;  // K
   std::int64_t expert_ffn = 0;
   std::int64_t shared_expert_ffn = 0;  // 0: no shared expert; else planned only
+  bool expert_bias = false;            // of experts and router; planned only
   std::vector<bool> layer_is_moe;      // [L]
   RouterScore router_score = RouterScore::softmax;
   bool router_pre_softmax = false;  // softmax before top-k, no renormalisation

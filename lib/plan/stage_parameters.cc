@@ -75,15 +75,18 @@ class Builder {
     p.std = std;
   }
 
-  // [local experts, out, in], sliced over expert-tensor ranks.
-  void add_experts(const std::string& name, std::int64_t out, std::int64_t in, int split,
-                   double std) {
-    add_normal(name, {m_.experts / t_.expert, out, in}, -1, std);
-    Parameter& p = parameters_.back();
+  // [local experts, ...one expert's shape], dimension `split` of one expert sliced over
+  // expert-tensor ranks. A vector is a bias.
+  void add_experts(const std::string& name, std::vector<std::int64_t> one, int split, double std) {
+    if (split >= 0) one[static_cast<std::size_t>(split)] /= t_.expert_tensor;
+    const bool vector = one.size() == 1;
+    one.insert(one.begin(), m_.experts / t_.expert);
+    Parameter& p = add(name, std::move(one), -1);
+    p.init = vector ? Init::zeros : Init::normal;
+    p.std = std;
     p.expert = true;
-    p.split = split;
-    p.shape[static_cast<std::size_t>(split)] /= t_.expert_tensor;
-    p.size = p.shape[0] * p.shape[1] * p.shape[2];
+    p.decay = !vector;
+    p.split = split >= 0 ? split + 1 : -1;
   }
 
   void norm(const std::string& name, std::int64_t width, int split) {
@@ -107,6 +110,7 @@ class Builder {
       norm("self_attention.k_layernorm.", m_.qk_norm_whole ? kv : m_.head_dim,
            m_.qk_norm_whole ? 0 : -1);
     }
+    if (m_.attention_sinks) bias("self_attention.core_attention.softmax_offset", m_.heads, 0);
     add_normal("self_attention.linear_proj.weight", {m_.hidden, q}, 1, m_.output_std);
     if (m_.linear_bias) bias("self_attention.linear_proj.bias", m_.hidden, -1);
   }
@@ -143,9 +147,12 @@ class Builder {
   void moe() {
     norm("pre_mlp_layernorm.", m_.hidden, -1);
     add_normal("mlp.router.weight", {m_.experts, m_.hidden}, -1, m_.init_std);
+    if (m_.expert_bias) bias("mlp.router.bias", m_.experts, -1);
     const std::int64_t up = m_.gated ? 2 * m_.expert_ffn : m_.expert_ffn;
-    add_experts("mlp.experts.linear_fc1.weight", up, m_.hidden, 1, m_.init_std);
-    add_experts("mlp.experts.linear_fc2.weight", m_.hidden, m_.expert_ffn, 2, m_.output_std);
+    add_experts("mlp.experts.linear_fc1.weight", {up, m_.hidden}, 0, m_.init_std);
+    if (m_.expert_bias) add_experts("mlp.experts.linear_fc1.bias", {up}, 0, 0.0);
+    add_experts("mlp.experts.linear_fc2.weight", {m_.hidden, m_.expert_ffn}, 1, m_.output_std);
+    if (m_.expert_bias) add_experts("mlp.experts.linear_fc2.bias", {m_.hidden}, -1, 0.0);
     if (m_.shared_expert_ffn > 0) mlp("mlp.shared_experts.", m_.shared_expert_ffn, false);
   }
 

@@ -54,7 +54,7 @@ Traffic traffic_of(const Plan& plan, int stage_index) {
     const auto per_chunk = stage.layers.size() / static_cast<std::size_t>(t.chunks);
     for (std::size_t i = 0; i < stage.layers.size(); ++i) {
       if (static_cast<std::int64_t>(i % per_chunk) < plan.activations.layers) {
-        bytes += layer_activation_bytes(plan, stage.layers[i]);
+        bytes += layer_moved_bytes(plan, stage.layers[i]);
       }
     }
     traffic.activations = micro_batches * static_cast<double>(bytes);

@@ -109,20 +109,43 @@ TEST_CASE("the EP 16 run of Qwen3-30B-A3B comes within 10 % of its published pea
 
 TEST_CASE("activations follow the schedule's depth, offload moves them, recompute drops them") {
   Plan plan = hand_made(tiny_moe(), topology(1, 4, 1, 1));
-  plan.batch.num_micro_batches = 8;
-  const auto bytes = [&](int rank) { return item_bytes(rank_plan(plan, rank), "activations"); };
-  const std::int64_t first = bytes(0);
-  CHECK(bytes(2) == 2 * first / 4);  // layers 1 and 3 are alike
-  plan.batch.num_micro_batches = 2;
-  CHECK(bytes(0) == first / 2);
+  const auto bytes = [&](int rank, int micro_batches, const char* what = "activations") {
+    plan.batch.num_micro_batches = micro_batches;
+    return item_bytes(rank_plan(plan, rank), what);
+  };
+  // What one micro-batch keeps; gradients under way come on top, once.
+  const std::int64_t kept = bytes(0, 2) - bytes(0, 1);
+  CHECK(kept > 0);
+  CHECK(bytes(0, 8) == bytes(0, 1) + 3 * kept);
+  CHECK(bytes(2, 8) == bytes(0, 1) + kept);  // layers 1 and 3 are alike
+  const std::int64_t working = bytes(0, 1) - kept;
   plan.activations.enabled = true;
   plan.activations.layers = 1;
-  CHECK(item_bytes(rank_plan(plan, 0), "offloaded activations") == first / 2);
-  CHECK(bytes(0) == first / 2);  // two layers under way
+  const std::int64_t moved = bytes(0, 1, "offloaded activations");
+  CHECK(bytes(0, 2, "offloaded activations") == 2 * moved);
+  const std::int64_t stays = plan.model.seq_length * (2 + plan.model.heads) * 4;
+  CHECK(moved == kept - stays);
+  CHECK(bytes(0, 2) == working + 2 * moved + 2 * stays);  // two layers under way
+  plan.activations.min_elements = 1 << 20;
+  CHECK(bytes(0, 2, "offloaded activations") == 0);
   plan.activations.enabled = false;
   plan.recompute = {true, 1};
-  const std::int64_t inputs = 2 * plan.model.seq_length * plan.model.hidden * 4;
-  CHECK(bytes(0) == inputs + first / 4);
+  const std::int64_t input = plan.model.seq_length * plan.model.hidden * 4;
+  CHECK(bytes(0, 2) == 2 * input + kept + working);
+}
+
+TEST_CASE("a layer keeps what its backward reads") {
+  ModelSpec model = tiny_moe();
+  model.num_layers = 1;
+  model.experts = 0;
+  model.layer_is_moe = {false};
+  Plan plan = hand_made(model, topology(1, 1, 1, 1));
+  plan.batch.micro_batch = 2;
+  plan.activations.enabled = true;
+  plan.activations.layers = 1;
+  // Norms in and out 4 H, fused and rotated heads 2 (q + 2 kv), attention q, gate and up 2 F, F.
+  const std::int64_t elements = 4 * 32 + 2 * (32 + 2 * 16) + 32 + 3 * 96;
+  CHECK(item_bytes(rank_plan(plan, 0), "offloaded activations") == 2 * 16 * elements * 4);
 }
 
 TEST_CASE("sequence and tensor parallelism divide what a layer keeps") {
