@@ -48,8 +48,12 @@ class LayerTensors {
   }
 
   const std::vector<Kept>& kept() const { return kept_; }
-  // Elements per token of gradients that are alive together at a layer's most crowded moment.
-  std::int64_t working() const { return 2 * hidden_ + working_; }
+  // Elements per token that gradients add to what is kept, at the most crowded moment of the
+  // layer's backward: beside the residual's gradient, either two neighbours in the feed-forward
+  // part or, when that part is gone, in the attention.
+  std::int64_t working() const {
+    return hidden_ + std::max(mlp_working_, attention_working_ - mlp_kept_);
+  }
 
  private:
   void keep(std::int64_t width) { kept_.push_back({width, e_, true}); }
@@ -67,7 +71,7 @@ class LayerTensors {
     if (m_.qk_norm) keep(q + 2 * kv);  // read again by the norms' backward
     for (const std::int64_t width : {q, kv, kv, q}) keep(width);
     stays(m_.heads / t_.tensor);
-    working_ = std::max(working_, q + 2 * (q + 2 * kv));
+    attention_working_ = 2 * q + 2 * kv;
   }
 
   // Projections down, then heads up; queries and keys are kept once, rotated.
@@ -81,14 +85,15 @@ class LayerTensors {
     }
     keep(heads * l.v_dim);
     stays(heads);
-    working_ = std::max(working_, heads * 3 * (l.qk_dim + l.rotary_dim + l.v_dim));
+    attention_working_ = heads * 2 * (l.qk_dim + l.rotary_dim + l.v_dim);
   }
 
   void mlp(std::int64_t ffn) {
     const std::int64_t inner = ffn / t_.tensor, up = (m_.gated ? 2 : 1) * inner;
     keep(up);
     keep(inner);
-    working_ = std::max(working_, up + inner);
+    mlp_kept_ += up + inner;
+    mlp_working_ = std::max(mlp_working_, up);  // the activation's gradient took its output's place
   }
 
   // K rows of every token at balanced routing, wherever the experts are.
@@ -103,13 +108,14 @@ class LayerTensors {
     keep(rows(up));
     kept_.push_back({rows(1), 4, true});  // probabilities
     keep(rows(inner));
-    working_ = std::max(working_, rows(std::max({m_.hidden + inner, up + inner, up + m_.hidden})));
+    mlp_kept_ += rows(m_.hidden + up + inner);
+    mlp_working_ = std::max(mlp_working_, rows(std::max(m_.hidden + inner, up)));
   }
 
   const ModelSpec& m_;
   const Topology& t_;
   std::int64_t e_, hidden_;
-  std::int64_t working_ = 0;
+  std::int64_t attention_working_ = 0, mlp_working_ = 0, mlp_kept_ = 0;
   std::vector<Kept> kept_;
 };
 
@@ -147,30 +153,32 @@ namespace {
 // One chunk of a stage for one micro-batch.
 struct ChunkBytes {
   std::int64_t device = 0, host = 0;
-  // Beside what is kept: a layer recomputed, brought back or leaving, and gradients under way.
+  // The most that backward has beside `device`: a layer recomputed or brought back, the next one on
+  // its way, gradients; less what the layers behind have freed by then.
   std::int64_t working = 0;
 };
 
+// Walks the layers as backward does, last first.
 ChunkBytes chunk_bytes(const Plan& plan, const StagePlan& stage, int chunk) {
   const auto per_chunk = static_cast<std::int64_t>(stage.layers.size()) / plan.topology.chunks;
+  const auto layer_at = [&](std::int64_t i) {
+    return stage.layers[static_cast<std::size_t>(chunk * per_chunk + i)];
+  };
+  const auto moved_of = [&](std::int64_t i) {
+    const bool moves = plan.activations.enabled && i >= 0 && i < plan.activations.layers;
+    return moves ? layer_moved_bytes(plan, layer_at(i)) : 0;
+  };
   ChunkBytes bytes;
-  for (std::int64_t i = 0; i < per_chunk; ++i) {
-    const int layer = stage.layers[static_cast<std::size_t>(chunk * per_chunk + i)];
-    const std::int64_t full = layer_activation_bytes(plan, layer);
-    std::int64_t working =
+  for (std::int64_t i = per_chunk - 1; i >= 0; --i) {
+    const int layer = layer_at(i);
+    const std::int64_t full = layer_activation_bytes(plan, layer), moved = moved_of(i);
+    const bool recomputed = plan.recompute.full && i < plan.recompute.layers && moved == 0;
+    const std::int64_t gradients =
         local_tokens(plan) * LayerTensors(plan, layer).working() * size_of(plan.model.compute);
-    if (plan.activations.enabled && i < plan.activations.layers) {
-      const std::int64_t moved = layer_moved_bytes(plan, layer);
-      bytes.host += moved;
-      bytes.device += full - moved;
-      working += 2 * moved;
-    } else if (plan.recompute.full && i < plan.recompute.layers) {
-      bytes.device += layer_input_bytes(plan);
-      working += full;
-    } else {
-      bytes.device += full;
-    }
-    bytes.working = std::max(bytes.working, working);
+    const std::int64_t back = recomputed ? full : moved + moved_of(i - 1);
+    bytes.working = std::max(bytes.working, gradients + back - bytes.device);
+    bytes.device += recomputed ? layer_input_bytes(plan) : full - moved;
+    bytes.host += moved;
   }
   const bool last = chunk == plan.topology.chunks - 1;
   if (stage.head && last) bytes.device += 2 * layer_input_bytes(plan);  // final norm
@@ -200,11 +208,12 @@ ActivationBytes activation_bytes(const Plan& plan, int stage_index,
   }
   if (stage.head) {
     // Logits in the compute type, and as f32 for the loss where that is another type. The head's
-    // backward has freed them before the layers' gradients are there.
+    // backward has freed them, and the final norm's tensors, before the layers' gradients come.
     const std::int64_t e = size_of(plan.model.compute);
     peak.logits =
         local_tokens(plan) * plan.model.vocab / plan.topology.tensor * (e == 4 ? 4 : e + 4);
-    working = std::max<std::int64_t>(layer_input_bytes(plan), working - peak.logits);
+    working = std::max<std::int64_t>(layer_input_bytes(plan),
+                                     working - 2 * layer_input_bytes(plan) - peak.logits);
   }
   peak.device += working;
   return peak;

@@ -125,13 +125,31 @@ TEST_CASE("activations follow the schedule's depth, offload moves them, recomput
   CHECK(bytes(0, 2, "offloaded activations") == 2 * moved);
   const std::int64_t stays = plan.model.seq_length * (2 + plan.model.heads) * 4;
   CHECK(moved == kept - stays);
-  CHECK(bytes(0, 2) == working + 2 * moved + 2 * stays);  // two layers under way
+  CHECK(bytes(0, 2) == working + moved + 2 * stays);  // one of them is back for its backward
   plan.activations.min_elements = 1 << 20;
   CHECK(bytes(0, 2, "offloaded activations") == 0);
   plan.activations.enabled = false;
   plan.recompute = {true, 1};
   const std::int64_t input = plan.model.seq_length * plan.model.hidden * 4;
   CHECK(bytes(0, 2) == 2 * input + kept + working);
+}
+
+TEST_CASE("offloaded layers come back when the later ones have gone") {
+  ModelSpec model = tiny_moe();
+  model.num_layers = 8;
+  model.layer_is_moe.assign(8, true);
+  Plan plan = hand_made(model, topology(1, 1, 1, 1));
+  const auto bytes = [&](std::int64_t layers) {
+    plan.activations.enabled = layers > 0;
+    plan.activations.layers = layers;
+    return item_bytes(rank_plan(plan, 0), "activations");
+  };
+  const std::int64_t moved = bytes(0) - bytes(1);
+  CHECK(moved > 0);
+  CHECK(bytes(0) - bytes(5) == 5 * moved);
+  // Of the last two layers one is needed and the next on its way: more offload gains nothing.
+  CHECK(bytes(0) - bytes(7) < 7 * moved);
+  CHECK(bytes(0) - bytes(7) > 5 * moved);
 }
 
 TEST_CASE("a layer keeps what its backward reads") {
