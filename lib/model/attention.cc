@@ -41,6 +41,8 @@ const float* widened(const AttentionShape& shape, const void* in, std::int64_t c
   return out;
 }
 
+std::int64_t cost_of(const AttentionShape& shape) { return shape.q_size() * shape.seq; }
+
 float scale_of(const AttentionShape& shape) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.dim)));
 }
@@ -88,7 +90,7 @@ void attention_forward(const AttentionShape& shape, const void* q, const void* k
   float* threads = cutter.take(max_threads() * per_thread);
   const std::int64_t dim = shape.dim, blocks = num_blocks(shape);
   const std::int64_t out_ld = shape.heads * dim, sequence = shape.seq * dim;
-  for_items(shape.batch * shape.heads * blocks, [&](std::int64_t item, int thread) {
+  for_items(shape.batch * shape.heads * blocks, cost_of(shape), [&](std::int64_t item, int thread) {
     Cutter own(threads + thread * per_thread);
     float* scores = own.take(rows * shape.seq);
     float* inverse = own.take(rows);
@@ -182,7 +184,7 @@ void head_backward(const AttentionShape& shape, const AttentionBackward& args,
 void sum_heads(const AttentionShape& shape, float* per_head, void* out) {
   const std::int64_t sequence = shape.seq * shape.dim;
   const std::int64_t heads = shape.heads / shape.groups;
-  for_items(shape.batch * shape.groups, [&](std::int64_t group, int) {
+  for_items(shape.batch * shape.groups, shape.q_size(), [&](std::int64_t group, int) {
     float* sum = per_head + group * heads * sequence;
     for (std::int64_t i = 1; i < heads; ++i) add(sum + i * sequence, sum, sequence);
     char* target = static_cast<char*>(out) + group * sequence * size_of(shape.type);
@@ -213,7 +215,7 @@ void attention_backward(const AttentionShape& shape, const AttentionBackward& ar
   const std::int64_t per_thread = backward_thread_scratch(shape);
   float* threads = cutter.take(max_threads() * per_thread);
   const std::int64_t sequence = shape.seq * shape.dim;
-  for_items(shape.batch * shape.heads, [&](std::int64_t head, int thread) {
+  for_items(shape.batch * shape.heads, 2 * cost_of(shape), [&](std::int64_t head, int thread) {
     std::fill_n(buffers.dk + head * sequence, sequence, 0.0F);
     std::fill_n(buffers.dv + head * sequence, sequence, 0.0F);
     head_backward(shape, args, buffers, head, threads + thread * per_thread);

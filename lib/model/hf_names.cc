@@ -115,8 +115,8 @@ class Mapper {
   }
 
   void expert(std::int64_t e, bool first) {
-    const std::string base = (mixtral_ ? "block_sparse_moe.experts." : "mlp.experts.") +
-                             std::to_string(e) + ".";
+    const std::string base =
+        (mixtral_ ? "block_sparse_moe.experts." : "mlp.experts.") + std::to_string(e) + ".";
     if (first) {
       if (model_.gated) add(base + (mixtral_ ? "w1" : "gate_proj"), 0, model_.expert_ffn);
       add(base + (mixtral_ ? "w3" : "up_proj"), 0, model_.expert_ffn);
@@ -125,9 +125,7 @@ class Mapper {
     }
   }
 
-  [[noreturn]] void unknown() const {
-    throw Error(parameter_.name + " has no Hugging Face name");
-  }
+  [[noreturn]] void unknown() const { throw Error(parameter_.name + " has no Hugging Face name"); }
 
   const plan::ModelSpec& model_;
   const plan::Parameter& parameter_;

@@ -38,27 +38,28 @@ std::int64_t partial_grain(std::int64_t rows) {
 std::int64_t partial_rows(std::int64_t rows) { return ceil_div(rows, partial_grain(rows)); }
 
 void widen(const void* bf16, float* out, std::int64_t count) {
-  for_ranges(count, 65536, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(count, 65536, count, [&](std::int64_t begin, std::int64_t end) {
     table().widen(static_cast<const char*>(bf16) + begin * 2, out + begin, end - begin);
   });
 }
 
 void round_to_bf16(const float* in, void* bf16, std::int64_t count) {
-  for_ranges(count, 65536, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(count, 65536, count, [&](std::int64_t begin, std::int64_t end) {
     table().round_to_bf16(in + begin, static_cast<char*>(bf16) + begin * 2, end - begin);
   });
 }
 
 void norm_forward(const NormForward& args) {
-  for_ranges(args.shape.rows, grain(args.shape.width), [&](std::int64_t begin, std::int64_t end) {
-    typed(args.shape.type).norm_forward(args, begin, end);
-  });
+  for_ranges(args.shape.rows, grain(args.shape.width), args.shape.rows * args.shape.width,
+             [&](std::int64_t begin, std::int64_t end) {
+               typed(args.shape.type).norm_forward(args, begin, end);
+             });
 }
 
 void norm_backward(const NormBackward& args) {
   const std::int64_t rows = args.shape.rows, width = args.shape.width;
   const std::int64_t block = partial_grain(rows);
-  for_ranges(rows, block, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(rows, block, rows * width, [&](std::int64_t begin, std::int64_t end) {
     typed(args.shape.type)
         .norm_backward(args, begin, end, args.scratch + begin / block * 2 * width);
   });
@@ -73,7 +74,8 @@ void heads_forward(const HeadsForward& args) {
   const HeadsShape& shape = args.shape;
   RR_CHECK(shape.dim <= 512, "head dimension above 512");
   const std::int64_t width = (shape.heads + 2 * shape.groups) * shape.dim;
-  for_ranges(shape.batch * shape.seq, grain(width), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t rows = shape.batch * shape.seq;
+  for_ranges(rows, grain(width), rows * width, [&](std::int64_t begin, std::int64_t end) {
     typed(shape.type).heads_forward(args, begin, end);
   });
 }
@@ -85,7 +87,8 @@ void heads_backward(const HeadsBackward& args) {
   const std::int64_t q_width = shape.dim * (shape.whole ? shape.heads : 1);
   const std::int64_t k_width = shape.dim * (shape.whole ? shape.groups : 1);
   const std::int64_t width = q_width + k_width;
-  for_ranges(rows, block, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t cost = rows * (shape.heads + 2 * shape.groups) * shape.dim;
+  for_ranges(rows, block, cost, [&](std::int64_t begin, std::int64_t end) {
     float* partial = args.scratch == nullptr ? nullptr : args.scratch + begin / block * width;
     typed(shape.type).heads_backward(args, begin, end, partial);
   });
@@ -97,21 +100,23 @@ void heads_backward(const HeadsBackward& args) {
 
 void activation_forward(const ActivationShape& shape, const void* h, const float* probability,
                         void* y) {
-  for_ranges(shape.rows, grain(shape.width * 4), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t cost = shape.rows * shape.width * 4;
+  for_ranges(shape.rows, grain(shape.width * 4), cost, [&](std::int64_t begin, std::int64_t end) {
     typed(shape.type).activation_forward(shape, h, probability, y, begin, end);
   });
 }
 
 void activation_backward(const ActivationShape& shape, const void* h, const float* probability,
                          const void* dy, void* dh, float* dprobability) {
-  for_ranges(shape.rows, grain(shape.width * 4), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t cost = shape.rows * shape.width * 4;
+  for_ranges(shape.rows, grain(shape.width * 4), cost, [&](std::int64_t begin, std::int64_t end) {
     typed(shape.type).activation_backward(shape, h, probability, dy, dh, dprobability, begin, end);
   });
 }
 
 void linear_epilogue(DType type, std::int64_t rows, std::int64_t width, const float* acc,
                      const void* bias, const void* residual, void* y) {
-  for_ranges(rows, grain(width), [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(rows, grain(width), rows * width, [&](std::int64_t begin, std::int64_t end) {
     typed(type).linear_epilogue(width, acc, bias, residual, y, begin, end);
   });
 }
@@ -119,7 +124,7 @@ void linear_epilogue(DType type, std::int64_t rows, std::int64_t width, const fl
 void column_sums(DType type, std::int64_t rows, std::int64_t width, const void* x, GradientOut out,
                  float* scratch) {
   const std::int64_t block = partial_grain(rows);
-  for_ranges(rows, block, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(rows, block, rows * width, [&](std::int64_t begin, std::int64_t end) {
     typed(type).column_sums(width, x, begin, end, scratch + begin / block * width);
   });
   table().sum_partials(scratch, partial_rows(rows), width, width, out);
@@ -128,7 +133,7 @@ void column_sums(DType type, std::int64_t rows, std::int64_t width, const void* 
 void gather_rows(DType type, std::int64_t count, std::int64_t width, const void* in,
                  const std::int32_t* index, void* out) {
   const std::int64_t bytes = width * size_of(type);
-  for_ranges(count, grain(width), [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(count, grain(width), count * width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       std::memcpy(static_cast<char*>(out) + row * bytes,
                   static_cast<const char*>(in) + index[row] * bytes,
@@ -139,22 +144,23 @@ void gather_rows(DType type, std::int64_t count, std::int64_t width, const void*
 
 void sum_rows(DType type, std::int64_t tokens, std::int64_t per_token, std::int64_t width,
               const void* in, const std::int32_t* index, const void* residual, void* out) {
-  for_ranges(tokens, grain(width * per_token), [&](std::int64_t begin, std::int64_t end) {
-    typed(type).sum_rows(per_token, width, in, index, residual, out, begin, end);
-  });
+  for_ranges(tokens, grain(width * per_token), tokens * width * per_token,
+             [&](std::int64_t begin, std::int64_t end) {
+               typed(type).sum_rows(per_token, width, in, index, residual, out, begin, end);
+             });
 }
 
 void scatter_add_rows(DType type, std::int64_t tokens, std::int64_t width, const void* dy,
                       const std::int64_t* ids, float* out) {
   // Cut by columns: two tokens may be the same word.
-  for_ranges(width, 64, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(width, 64, tokens * width, [&](std::int64_t begin, std::int64_t end) {
     typed(type).scatter_add(tokens, width, dy, ids, out, begin, end);
   });
 }
 
 void cross_entropy(DType type, std::int64_t rows, std::int64_t width, void* logits,
                    const std::int64_t* labels, const float* scale, float* loss) {
-  for_ranges(rows, grain(width), [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(rows, grain(width), rows * width, [&](std::int64_t begin, std::int64_t end) {
     typed(type).cross_entropy(width, logits, labels, scale, loss, begin, end);
   });
 }

@@ -149,7 +149,8 @@ at::Tensor multiply(DType type, const at::Tensor& in, const Weight& weight, bool
   float* result = acc.mutable_data_ptr<float>();
   const ExpertWeights weights(weight, type);
   const std::vector<Piece> pieces = row_pieces(offsets);
-  for_items(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t item, int thread) {
+  const auto count = static_cast<std::int64_t>(pieces.size());
+  for_items(count, rows * n * k, [&](std::int64_t item, int thread) {
     const Piece& piece = pieces[static_cast<std::size_t>(item)];
     gemm(piece.end - piece.begin, n, k, 1.0F, {in32.data() + piece.begin * k, k},
          {weights.of(piece.expert, thread), ld, transposed}, 0.0F, result + piece.begin * n, n);
@@ -176,7 +177,8 @@ struct GroupedLinearNode final : Node {
       targets[e] = weight->take(static_cast<std::int64_t>(e));
       add_pieces(static_cast<std::int64_t>(e), 0, out, pieces);
     }
-    for_items(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t item, int) {
+    const auto count = static_cast<std::int64_t>(pieces.size());
+    for_items(count, dy.size(0) * out * in, [&](std::int64_t item, int) {
       const Piece& piece = pieces[static_cast<std::size_t>(item)];
       const auto e = static_cast<std::size_t>(piece.expert);
       const std::int64_t first = offsets[e], rows = offsets[e + 1] - first;

@@ -18,6 +18,8 @@ namespace rr::model {
 
 namespace {
 
+constexpr std::int64_t kWorthThreads = 1 << 15;
+
 struct Loop {
   std::int64_t count;
   const std::function<void(std::int64_t, int)>* work;
@@ -36,8 +38,9 @@ void run(void* data) {
 
 int max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
-void for_items(std::int64_t count, const std::function<void(std::int64_t, int)>& work) {
-  if (count <= 1 || max_threads() == 1) {
+void for_items(std::int64_t count, std::int64_t cost,
+               const std::function<void(std::int64_t, int)>& work) {
+  if (count <= 1 || cost < kWorthThreads || max_threads() == 1) {
     for (std::int64_t item = 0; item < count; ++item) work(item, 0);
     return;
   }
@@ -46,9 +49,9 @@ void for_items(std::int64_t count, const std::function<void(std::int64_t, int)>&
   GOMP_parallel(run, &loop, 0, 0);
 }
 
-void for_ranges(std::int64_t count, std::int64_t grain,
+void for_ranges(std::int64_t count, std::int64_t grain, std::int64_t cost,
                 const std::function<void(std::int64_t, std::int64_t)>& work) {
-  for_items((count + grain - 1) / grain, [&](std::int64_t item, int) {
+  for_items((count + grain - 1) / grain, cost, [&](std::int64_t item, int) {
     work(item * grain, std::min(count, (item + 1) * grain));
   });
 }

@@ -15,10 +15,13 @@ int max_threads();
 
 // work(item, thread) for every item of [0, count), in any order; thread < max_threads() and unique
 // among the calls that run at the same time. `work` must not throw. Inside such a loop: serial.
-void for_items(std::int64_t count, const std::function<void(std::int64_t item, int thread)>& work);
+// `cost`: elementary operations of all items together; few run on the calling thread alone, since
+// waking the others costs more.
+void for_items(std::int64_t count, std::int64_t cost,
+               const std::function<void(std::int64_t item, int thread)>& work);
 
 // work(begin, end) on ranges that cover [0, count), cut at multiples of `grain`.
-void for_ranges(std::int64_t count, std::int64_t grain,
+void for_ranges(std::int64_t count, std::int64_t grain, std::int64_t cost,
                 const std::function<void(std::int64_t begin, std::int64_t end)>& work);
 
 // Row-major matrices: c[m, n] = alpha * op(a) op(b) + beta * c, where op transposes when asked

@@ -140,20 +140,22 @@ void add_losses(const RouterShape& shape, const float* logits, Routing& routing)
   const std::int64_t length = shape.tokens / segments(shape);
   std::vector<double> balance(static_cast<std::size_t>(shape.tokens));
   std::vector<double> squares(static_cast<std::size_t>(shape.tokens));
-  for_ranges(shape.tokens, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> scores(static_cast<std::size_t>(shape.experts));
-    for (std::int64_t t = begin; t < end; ++t) {
-      const double log_sum = balance_scores(shape, logits + t * shape.experts, scores.data());
-      const std::int64_t* counts = routing.sequence_counts.data() + t / length * shape.experts;
-      double sum = 0;
-      for (std::int64_t e = 0; e < shape.experts; ++e) {
-        sum += static_cast<double>(scores[static_cast<std::size_t>(e)]) *
-               static_cast<double>(counts[e]);
-      }
-      balance[static_cast<std::size_t>(t)] = sum;
-      squares[static_cast<std::size_t>(t)] = log_sum * log_sum;
-    }
-  });
+  for_ranges(
+      shape.tokens, kGrain, shape.tokens * shape.experts * 8,
+      [&](std::int64_t begin, std::int64_t end) {
+        std::vector<float> scores(static_cast<std::size_t>(shape.experts));
+        for (std::int64_t t = begin; t < end; ++t) {
+          const double log_sum = balance_scores(shape, logits + t * shape.experts, scores.data());
+          const std::int64_t* counts = routing.sequence_counts.data() + t / length * shape.experts;
+          double sum = 0;
+          for (std::int64_t e = 0; e < shape.experts; ++e) {
+            sum += static_cast<double>(scores[static_cast<std::size_t>(e)]) *
+                   static_cast<double>(counts[e]);
+          }
+          balance[static_cast<std::size_t>(t)] = sum;
+          squares[static_cast<std::size_t>(t)] = log_sum * log_sum;
+        }
+      });
   for (std::int64_t t = 0; t < shape.tokens; ++t) {
     routing.load_balancing += balance[static_cast<std::size_t>(t)];
     routing.z += squares[static_cast<std::size_t>(t)];
@@ -201,13 +203,14 @@ Routing route(const RouterShape& shape, const float* logits) {
   const std::int64_t k = shape.per_token;
   routing.experts.resize(static_cast<std::size_t>(shape.tokens * k));
   routing.probabilities.resize(static_cast<std::size_t>(shape.tokens * k));
-  for_ranges(shape.tokens, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> buffer(static_cast<std::size_t>(shape.experts));
-    for (std::int64_t t = begin; t < end; ++t) {
-      token_forward(shape, logits + t * shape.experts, routing.experts.data() + t * k,
-                    routing.probabilities.data() + t * k, buffer.data());
-    }
-  });
+  for_ranges(shape.tokens, kGrain, shape.tokens * shape.experts * 8,
+             [&](std::int64_t begin, std::int64_t end) {
+               std::vector<float> buffer(static_cast<std::size_t>(shape.experts));
+               for (std::int64_t t = begin; t < end; ++t) {
+                 token_forward(shape, logits + t * shape.experts, routing.experts.data() + t * k,
+                               routing.probabilities.data() + t * k, buffer.data());
+               }
+             });
   count_tokens(shape, routing);
   add_losses(shape, logits, routing);
   return routing;
@@ -217,19 +220,21 @@ void route_backward(const RouterShape& shape, const Routing& routing, const floa
                     const float* dprobabilities, double loss_scale, float* dlogits) {
   const std::int64_t k = shape.per_token, length = shape.tokens / segments(shape);
   const bool losses = has_balance(shape) || shape.z_coefficient != 0;
-  for_ranges(shape.tokens, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> buffer(static_cast<std::size_t>(3 * std::max(shape.experts, k)));
-    for (std::int64_t t = begin; t < end; ++t) {
-      const float* row = logits + t * shape.experts;
-      float* out = dlogits + t * shape.experts;
-      std::fill_n(out, shape.experts, 0.0F);
-      token_backward(shape, row, routing.experts.data() + t * k, dprobabilities + t * k, out,
-                     buffer.data());
-      if (!losses) continue;
-      const std::int64_t* counts = routing.sequence_counts.data() + t / length * shape.experts;
-      token_losses_backward(shape, row, counts, loss_scale, out, buffer.data());
-    }
-  });
+  for_ranges(shape.tokens, kGrain, shape.tokens * shape.experts * 8,
+             [&](std::int64_t begin, std::int64_t end) {
+               std::vector<float> buffer(static_cast<std::size_t>(3 * std::max(shape.experts, k)));
+               for (std::int64_t t = begin; t < end; ++t) {
+                 const float* row = logits + t * shape.experts;
+                 float* out = dlogits + t * shape.experts;
+                 std::fill_n(out, shape.experts, 0.0F);
+                 token_backward(shape, row, routing.experts.data() + t * k, dprobabilities + t * k,
+                                out, buffer.data());
+                 if (!losses) continue;
+                 const std::int64_t* counts =
+                     routing.sequence_counts.data() + t / length * shape.experts;
+                 token_losses_backward(shape, row, counts, loss_scale, out, buffer.data());
+               }
+             });
 }
 
 Permutation sort_by_expert(const RouterShape& shape, const Routing& routing) {

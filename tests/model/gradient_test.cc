@@ -179,6 +179,27 @@ TEST_CASE("the same step twice gives the same bits") {
   CHECK(same_bits(rig.gradients(), first));
 }
 
+TEST_CASE("two threads give the loss and gradients of one") {
+  plan::ModelSpec spec = small_moe();
+  spec.hidden = 128;
+  spec.seq_length = 320;  // more than one block of queries
+  const Tokens tokens = random_tokens(1, 320, spec.vocab, 13);
+  Rig rig(spec);
+  rig.draw_weights();
+  train_once(rig, tokens);
+  const auto one = rig.gradients();
+  const double loss = rig.model->loss().sum;
+  install_torch_globals(test_device(), 2);
+  train_once(rig, tokens);
+  install_torch_globals(test_device(), 1);
+  // Our kernels give the same bits; the BLAS may split a sum elsewhere.
+  CHECK(std::abs(rig.model->loss().sum - loss) < 1e-6 * loss);
+  for (const auto& [name, gradient] : rig.gradients()) {
+    INFO(name);
+    CHECK(max_difference(gradient, one.at(name)) < 1e-5 * gradient.abs().max().item<double>());
+  }
+}
+
 TEST_CASE("hooks see layers in order, and a layer's gradients are final when its hook fires") {
   const plan::ModelSpec spec = small_moe();
   std::vector<int> forward, ready;

@@ -18,7 +18,7 @@ namespace rr::model {
 device::Device& test_device() {
   static device::Device* device = [] {
     auto* made = device::make_cpu_device().release();
-    install_torch_globals(*made, 2);
+    install_torch_globals(*made, 1);
     return made;
   }();
   return *device;

@@ -15,7 +15,8 @@
 
 namespace rr::model {
 
-// The one device of this test program, with torch's globals set on it, two threads.
+// The one device of this test program, with torch's globals set on it; one thread, since tiny
+// products on several would mostly wait for each other.
 device::Device& test_device();
 
 // A spec from the config.json of an oracle's folder.
