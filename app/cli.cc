@@ -65,6 +65,25 @@ const KeyFlag* find_key_flag(const std::string& token) {
   throw UsageError(Problem{.key = key, .where = "command line", .what = what, .remedy = remedy});
 }
 
+// Every long option that CLI11 knows, and the key flags.
+std::vector<std::string> known_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const KeyFlag& flag : kKeyFlags) names.emplace_back(flag.name);
+  return names;
+}
+
+Problem unknown_option(const std::string& name, const std::vector<std::string>& known) {
+  const std::vector<std::string> near =
+      name.starts_with("--") ? nearest(name, known) : std::vector<std::string>{};
+  return {.key = name,
+          .where = "command line",
+          .what = "Unknown option: " + name + ".",
+          .remedy =
+              near.empty() ? "See run_recipe --help." : "Did you mean " + join(near, " or ") + "?"};
+}
+
 // What is left for CLI11, and what is not its business.
 struct Split {
   std::vector<std::string> options;
@@ -76,7 +95,12 @@ bool is_number(const std::string& text) {
   return text.size() > 1 && std::isdigit(static_cast<unsigned char>(text[1]));
 }
 
-Split split(const std::vector<std::string>& arguments) {
+bool takes_value(const std::string& name) {
+  return find_key_flag(name) != nullptr ||
+         std::find(kValueOptions.begin(), kValueOptions.end(), name) != kValueOptions.end();
+}
+
+Split split(const std::vector<std::string>& arguments, const std::vector<std::string>& known) {
   Split result;
   std::vector<Problem> problems;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -93,22 +117,26 @@ Split split(const std::vector<std::string>& arguments) {
       result.overrides.push_back(token);
       continue;
     }
-    const KeyFlag* flag = find_key_flag(name);
-    const bool takes_value =
-        flag != nullptr || std::find_if(kValueOptions.begin(), kValueOptions.end(),
-                                        [&](auto o) { return name == o; }) != kValueOptions.end();
+    const bool is_known = name == "-h" || find_key_flag(name) != nullptr ||
+                          std::find(known.begin(), known.end(), name) != known.end();
     std::optional<std::string> value;
     if (equals != std::string::npos) value = token.substr(equals + 1);
-    if (takes_value && !value) {
-      const bool there = i + 1 < arguments.size() &&
-                         (!arguments[i + 1].starts_with('-') || is_number(arguments[i + 1]));
-      if (!there) {
+    const bool value_follows = i + 1 < arguments.size() &&
+                               (!arguments[i + 1].starts_with('-') || is_number(arguments[i + 1]));
+    if (!is_known) {
+      problems.push_back(unknown_option(name, known));
+      // What follows is more likely its value than an override of its own.
+      if (!value && value_follows && arguments[i + 1].find('=') == std::string::npos) ++i;
+      continue;
+    }
+    if (takes_value(name) && !value) {
+      if (!value_follows) {
         problems.push_back({.key = name, .where = "command line", .what = "needs a value."});
         continue;
       }
       value = arguments[++i];
     }
-    if (flag != nullptr) {
+    if (const KeyFlag* flag = find_key_flag(name)) {
       result.flags.push_back({name, flag->key, *value});
     } else {
       result.options.push_back(name);
@@ -119,26 +147,8 @@ Split split(const std::vector<std::string>& arguments) {
   return result;
 }
 
-std::vector<std::string> known_options(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  for (const KeyFlag& flag : kKeyFlags) names.emplace_back(flag.name);
-  return names;
-}
-
 // Runs CLI11 and turns its errors into ours.
 void parse_options(CLI::App& app, std::vector<std::string> options) {
-  for (const std::string& token : options) {
-    const std::vector<std::string> known = known_options(app);
-    if (!token.starts_with("--") && token.starts_with('-') && token != "-h" && !is_number(token))
-      refuse(token, "Unknown option: " + token + ".", "See run_recipe --help.");
-    if (token.starts_with("--") && std::find(known.begin(), known.end(), token) == known.end()) {
-      const std::vector<std::string> near = nearest(token, known);
-      refuse(token, "Unknown option: " + token + ".",
-             near.empty() ? "See run_recipe --help." : "Did you mean " + join(near, " or ") + "?");
-    }
-  }
   std::reverse(options.begin(), options.end());
   try {
     app.parse(std::move(options));
@@ -192,9 +202,6 @@ CommandLine parse(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "data") return parse_data(arguments);
   CommandLine line;
   line.arguments = arguments;
-  Split parts = split(arguments);
-  line.request.overrides = parts.overrides;
-  line.request.flags = parts.flags;
   line.request.search_paths = recipe::default_search_paths();
 
   CLI::App app;
@@ -221,6 +228,9 @@ CommandLine parse(const std::vector<std::string>& arguments) {
   app.add_flag("--json", line.json);
   app.add_flag("--deterministic", deterministic);
   app.add_flag("--dump-env", line.dump_env);
+  const Split parts = split(arguments, known_options(app));
+  line.request.overrides = parts.overrides;
+  line.request.flags = parts.flags;
   parse_options(app, parts.options);
 
   line.request.recipe = recipe_name(recipe, model, mode);

@@ -27,7 +27,7 @@ struct CommandLine {
   Action action = Action::train;
   recipe::Request request;
   std::string explain_key;
-  std::string machine = "h100";  // for plans
+  std::string machine = "h100_sxm";  // for plans
   bool json = false;
   bool dump_env = false;
   std::vector<std::string> inputs;  // data build

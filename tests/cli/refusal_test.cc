@@ -19,7 +19,7 @@ void require_refused(int ranks, const std::string& arguments, const std::vector<
     REQUIRE(outcome.err.find(part) != std::string::npos);
   }
   REQUIRE(lines_with(outcome.err, parts.front()).size() == 1);
-  REQUIRE(lines_with(outcome.out, "iteration").empty());
+  REQUIRE(lines_with(outcome.out, "] iteration ").empty());
 }
 
 std::string corpus(const Scratch& folder, const std::string& name, std::size_t bytes) {
