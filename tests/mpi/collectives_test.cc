@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -49,7 +48,7 @@ std::vector<float> sum_in_rank_order(int ranks, std::size_t count) {
 }
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
 }
 
 // Byte `i` of what `from` has for `to`.
