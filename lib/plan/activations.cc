@@ -215,6 +215,7 @@ ActivationBytes activation_bytes(const Plan& plan, int stage_index,
     working = std::max<std::int64_t>(layer_input_bytes(plan),
                                      working - 2 * layer_input_bytes(plan) - peak.logits);
   }
+  if (!stage.head) working += layer_input_bytes(plan);  // an output on its way to the next stage
   peak.device += working;
   return peak;
 }
