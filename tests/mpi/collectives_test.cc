@@ -1,13 +1,13 @@
 // Every collective against its definition: odd sizes, uneven and zero counts, small pieces, in
 // place, and sums whose bits depend on the order.
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
 
-#include "base/random.h"
 #include "mpi/world.h"
 
 using namespace rr;
@@ -28,11 +28,14 @@ std::vector<std::unique_ptr<Communicator>> both_piece_sizes() {
 
 // Values of one rank whose fp32 sum depends on the order: magnitudes over 12 decades.
 std::vector<float> values_of(int rank, std::size_t count) {
-  const RandomStream random(17, "collectives " + std::to_string(rank));
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const float scale = std::ldexp(1.0F, static_cast<int>(random.bits(2 * i) % 40) - 20);
-    values[i] = (random.uniform(2 * i + 1) - 0.5F) * scale;
+    auto bits =
+        static_cast<std::uint32_t>(i) * 2654435761U + static_cast<std::uint32_t>(rank) * 40503U;
+    bits = (bits ^ (bits >> 15)) * 2246822519U;
+    bits ^= bits >> 13;
+    // Any sign and mantissa; the exponent from 2^-20 to 2^19.
+    values[i] = std::bit_cast<float>((bits & 0x807fffffU) | ((107U + (bits >> 8) % 40U) << 23));
   }
   return values;
 }

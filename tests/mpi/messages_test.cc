@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
 #include "device/device.h"
 #include "mpi/world.h"
 
