@@ -87,7 +87,7 @@ Machine load_machine(const std::string& name, const std::vector<std::string>& se
   const std::optional<Found> found = find_file(name, "configs/machines", search_paths);
   if (!found) {
     throw UsageError({Severity::error, "--machine", "",
-                      fmt::format("there is no machine '{}'", name),
+                      fmt::format("there is no machine '{}'.", name),
                       known_names(name, list_machines(search_paths))});
   }
   Machine machine;

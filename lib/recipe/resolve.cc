@@ -29,7 +29,7 @@ class Resolver {
   template <class Member, class T>
   void derive(Member& member, const char* key, const T& value, const std::string& from) {
     if (member == Member(value)) return;
-    if (facts_.is_set(key)) {
+    if (facts_.is_set(key) && !is_null(member)) {
       problems_->push_back({Severity::error, key, facts_.where(key),
                             fmt::format("{} contradicts {}", facts_.show(key), facts_.show(from)),
                             fmt::format("Leave one of them out; {} then follows.", key)});
@@ -54,6 +54,16 @@ class Resolver {
     } else if (facts_.is_set(key_b)) {
       derive(a, key_a, b, key_b);
     }
+  }
+
+  // An explicit null asks for the derived value.
+  template <class T>
+  static bool is_null(const std::optional<T>& member) {
+    return !member;
+  }
+  template <class T>
+  static bool is_null(const T&) {
+    return false;
   }
 
   void note(const char* key, const std::string& from) {

@@ -57,7 +57,8 @@ Verdict eval_batch(const Facts& f) {
 
 Verdict run_length(const Facts& f) {
   const Train& t = f.config.train;
-  const bool iters = f.is_set("train.train_iters"), samples = t.train_samples.has_value();
+  const bool iters = f.is_set("train.train_iters") && t.train_iters.has_value();
+  const bool samples = t.train_samples.has_value();
   const int given = (iters ? 1 : 0) + (samples ? 1 : 0) + (t.num_epochs ? 1 : 0);
   // A resolved recipe carries both and they agree.
   const bool agree = iters && samples && !t.num_epochs && t.train_iters &&

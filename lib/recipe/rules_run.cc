@@ -72,13 +72,13 @@ const std::vector<Rule>& run_rules() {
        }},
       {kPlan,
        {"model.attention_dropout"},
-       "dropout cannot run yet",
+       "attention dropout cannot run yet",
        [](const Facts& f) {
          return runs_with(f, "model.attention_dropout", {"0"}, "Use model.attention_dropout=0.");
        }},
       {kPlan,
        {"model.hidden_dropout"},
-       "dropout cannot run yet",
+       "hidden dropout cannot run yet",
        [](const Facts& f) {
          return runs_with(f, "model.hidden_dropout", {"0"}, "Use model.hidden_dropout=0.");
        }},
