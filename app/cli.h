@@ -32,6 +32,7 @@ struct CommandLine {
   bool dump_env = false;
   std::vector<std::string> inputs;  // data build
   std::string output_prefix;
+  std::string program = "run_recipe";  // how this program was started
   std::vector<std::string> arguments;  // as given, for the launch line
 };
 

@@ -74,7 +74,7 @@ plan::Plan make_plan(const CommandLine& line, const recipe::Recipe& recipe) {
   for (const std::string& argument : line.arguments)
     if (argument != "--print-launch" && argument != "--dry-run" && argument != "--dry_run")
       arguments.push_back(argument);
-  plan.launch = plan::launch_line(recipe.world_size, "run_recipe", arguments);
+  plan.launch = plan::launch_line(recipe.world_size, line.program, arguments);
   return plan;
 }
 
@@ -169,7 +169,7 @@ void answer(const CommandLine& line) {
   }
 }
 
-int run(const std::vector<std::string>& arguments, comm::World& world) {
+int run(const std::string& program, const std::vector<std::string>& arguments, comm::World& world) {
   if (arguments.empty()) {
     if (world.rank() == 0) std::fputs(help_text().c_str(), stderr);
     return 2;
@@ -177,6 +177,7 @@ int run(const std::vector<std::string>& arguments, comm::World& world) {
   CommandLine line;
   try {
     line = parse(arguments);
+    line.program = program;
     if (line.dump_env && world.rank() == 0)
       for (char** entry = environ; *entry != nullptr; ++entry) print(*entry);
     if (line.action != Action::train) {
@@ -212,7 +213,7 @@ int main(int argc, char** argv) {
     start_logging(world->rank(), world->size(),
                   !comm::launched() && isatty(STDERR_FILENO) == 1 &&
                       (no_colour == nullptr || *no_colour == '\0'));
-    return app::run({argv + 1, argv + argc}, *world);
+    return app::run(argv[0], {argv + 1, argv + argc}, *world);
   } catch (const UsageError& error) {
     return world ? app::end_alone(*world, error.what(), 2) : 2;
   } catch (const std::exception& error) {

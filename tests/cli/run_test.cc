@@ -144,7 +144,7 @@ TEST_CASE("the questions are answered without a run") {
   REQUIRE(run(1, "", folder).code == 2);
   const Outcome launch = run(1, "--recipe tiny_moe_pretrain_config --print-launch", folder);
   REQUIRE(launch.code == 0);
-  REQUIRE(launch.out.find("mpirun -n 4 ") == 0);
+  REQUIRE(launch.out.starts_with("mpirun -n 4 "));
   const Outcome config = run(1, recipe("td") + " optimizer.lr=0.5 --print-config", folder);
   REQUIRE(config.out.find("lr: 0.5") != std::string::npos);
 }
