@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plan/stage_parameters.h"
+
 namespace rr::plan {
 
 namespace {
@@ -160,16 +162,14 @@ struct ChunkBytes {
 
 // Walks the layers as backward does, last first.
 ChunkBytes chunk_bytes(const Plan& plan, const StagePlan& stage, int chunk) {
-  const auto per_chunk = static_cast<std::int64_t>(stage.layers.size()) / plan.topology.chunks;
-  const auto layer_at = [&](std::int64_t i) {
-    return stage.layers[static_cast<std::size_t>(chunk * per_chunk + i)];
-  };
+  const std::span<const int> layers = layers_of_chunk(stage, chunk);
+  const auto layer_at = [&](std::int64_t i) { return layers[static_cast<std::size_t>(i)]; };
   const auto moved_of = [&](std::int64_t i) {
     const bool moves = plan.activations.enabled && i >= 0 && i < plan.activations.layers;
     return moves ? layer_moved_bytes(plan, layer_at(i)) : 0;
   };
   ChunkBytes bytes;
-  for (std::int64_t i = per_chunk - 1; i >= 0; --i) {
+  for (auto i = static_cast<std::int64_t>(layers.size()) - 1; i >= 0; --i) {
     const int layer = layer_at(i);
     const std::int64_t full = layer_activation_bytes(plan, layer), moved = moved_of(i);
     const bool recomputed = plan.recompute.full && i < plan.recompute.layers && moved == 0;

@@ -76,12 +76,10 @@ StageCost stage_cost(const Plan& plan, int stage_index, const recipe::Machine& m
   const StagePlan& stage = plan.stages[static_cast<std::size_t>(stage_index)];
   StageCost cost;
   if (plan.recompute.full) cost.backward_factor = 3;
-  const auto per_chunk = stage.layers.size() / static_cast<std::size_t>(t.chunks);
   for (int c = 0; c < t.chunks; ++c) {
     std::vector<LayerCost>& layers = cost.chunks.emplace_back();
     if (stage.embedding && c == 0) layers.push_back({0, 0.0});
-    for (std::size_t i = 0; i < per_chunk; ++i) {
-      const int layer = stage.layers[static_cast<std::size_t>(c) * per_chunk + i];
+    for (const int layer : layers_of_chunk(stage, c)) {
       layers.push_back({layer, layer_seconds(plan, rates, layer)});
     }
     if (stage.head && c == t.chunks - 1) {

@@ -12,7 +12,8 @@ namespace rr::plan {
 
 Topology make_topology(const recipe::Config& config, int world_size);
 ModelSpec make_model(const recipe::Config& config, const Topology& topology);
-// Decoder layers of each stage (megatron.md 1.5, 2.4); throws UsageError when they do not add up.
+// Decoder layers of each part, as lay_out takes them (megatron.md 1.5, 2.4); throws UsageError when
+// they do not add up.
 std::vector<int> split_layers(const recipe::Model& model, const Topology& topology);
 BatchPlan make_batch(const recipe::Config& config, const Topology& topology);
 DataPlan make_data(const recipe::Config& config, const ModelSpec& model, const BatchPlan& batch);

@@ -11,33 +11,43 @@ namespace {
 
 constexpr std::int64_t kAlign = 64;  // elements: 256 bytes of f32
 
-std::vector<int> equal_parts(std::int64_t layers, int stages) {
-  RR_CHECK(layers % stages == 0, std::to_string(layers) + " layers");
-  return std::vector<int>(static_cast<std::size_t>(stages), static_cast<int>(layers / stages));
+std::vector<int> equal_parts(std::int64_t layers, int parts) {
+  RR_CHECK(layers % parts == 0, std::to_string(layers) + " layers");
+  return std::vector<int>(static_cast<std::size_t>(parts), static_cast<int>(layers / parts));
 }
 
-// Which decoder layers each stage holds. With several chunks, chunk c of every stage comes before
-// chunk c + 1 of any.
-void assign_layers(Plan& plan, const std::vector<int>& layers_per_stage) {
+// Which decoder layers each stage holds: part after part.
+void assign_layers(Plan& plan, std::vector<int> layers_per_part) {
   const int stages = plan.topology.pipeline;
-  const int chunks = plan.topology.chunks;
-  std::vector<int> counts = layers_per_stage;
-  if (counts.empty()) counts = equal_parts(plan.model.num_layers, stages);
-  RR_CHECK(static_cast<int>(counts.size()) == stages, "layers per stage");
+  const int parts = stages * plan.topology.chunks;
+  if (layers_per_part.empty()) layers_per_part = equal_parts(plan.model.num_layers, parts);
+  RR_CHECK(static_cast<int>(layers_per_part.size()) == parts, "layers per part");
   plan.stages.assign(static_cast<std::size_t>(stages), {});
   int layer = 1;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    for (int s = 0; s < stages; ++s) {
-      StagePlan& stage = plan.stages[static_cast<std::size_t>(s)];
-      const int count = counts[static_cast<std::size_t>(s)];
-      RR_CHECK(count % chunks == 0, "layers per chunk");
-      for (int i = 0; i < count / chunks; ++i) stage.layers.push_back(layer++);
-    }
+  for (int part = 0; part < parts; ++part) {
+    StagePlan& stage = plan.stages[static_cast<std::size_t>(part % stages)];
+    const int count = layers_per_part[static_cast<std::size_t>(part)];
+    stage.chunk_layers.push_back(count);
+    for (int i = 0; i < count; ++i) stage.layers.push_back(layer++);
   }
   RR_CHECK(layer == plan.model.num_layers + 1, "every layer has a stage");
   plan.stages.front().embedding = true;
   plan.stages.back().head = true;
 }
+
+}  // namespace
+
+std::span<const int> layers_of_chunk(const StagePlan& stage, int chunk) {
+  std::size_t begin = 0;
+  for (int c = 0; c < chunk; ++c) {
+    begin += static_cast<std::size_t>(stage.chunk_layers[static_cast<std::size_t>(c)]);
+  }
+  return std::span<const int>(stage.layers)
+      .subspan(begin,
+               static_cast<std::size_t>(stage.chunk_layers[static_cast<std::size_t>(chunk)]));
+}
+
+namespace {
 
 // Layers of one buffer grouped into buckets. Walked from the last layer down, since that is the
 // order in which gradients come: a bucket is closed when it has reached `target` elements.
@@ -92,10 +102,10 @@ std::int64_t default_bucket_elements(const Topology& topology) {
   return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * topology.size(Group::data));
 }
 
-void lay_out(Plan& plan, std::int64_t bucket_elements, const std::vector<int>& layers_per_stage) {
+void lay_out(Plan& plan, std::int64_t bucket_elements, const std::vector<int>& layers_per_part) {
   const Topology& topology = plan.topology;
   if (bucket_elements == 0) bucket_elements = default_bucket_elements(topology);
-  assign_layers(plan, layers_per_stage);
+  assign_layers(plan, layers_per_part);
   for (StagePlan& stage : plan.stages) {
     stage.parameters = stage_parameters(plan.model, topology, stage);
     const auto has = [&](bool expert) {

@@ -167,8 +167,9 @@ struct FlatBuffer {
 
 struct StagePlan {
   std::vector<int> layers;  // decoder layers, 1-based ids: 1..L, ascending; names count from 0
-  bool embedding = false;   // holds the input embedding
-  bool head = false;        // holds the final norm, the head and the loss
+  std::vector<int> chunk_layers;      // how many of them each model chunk holds, in order
+  bool embedding = false;             // holds the input embedding
+  bool head = false;                  // holds the final norm, the head and the loss
   std::vector<Parameter> parameters;  // in forward order
   std::vector<FlatBuffer> buffers;
   std::int64_t num_parameters = 0;  // elements of one rank's tensors, without the padding
@@ -392,10 +393,11 @@ StateLayout state_layout(const Plan& plan, const RankPlan& rank);
 // ---- building a Plan by hand ------------------------------------------------------------------
 
 // Fills plan.stages and the totals from plan.topology and plan.model: what make_plan does, and what
-// tests do that build a Plan without a recipe. `layers_per_stage`: decoder layers of each stage,
-// empty for equal parts. `bucket_elements`: ddp.bucket_size, 0 for the reference's default.
+// tests do that build a Plan without a recipe. `bucket_elements`: ddp.bucket_size, 0 for the
+// reference's default. `layers_per_part`: decoder layers of part k = chunk k / PP of stage k % PP;
+// empty for equal parts.
 void lay_out(Plan& plan, std::int64_t bucket_elements = 0,
-             const std::vector<int>& layers_per_stage = {});
+             const std::vector<int>& layers_per_part = {});
 // max(40 million, 1 million per data-parallel rank).
 std::int64_t default_bucket_elements(const Topology& topology);
 

@@ -1,6 +1,7 @@
 // How decoder layers are dealt to pipeline stages.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "plan/from_config.h"
@@ -59,52 +60,65 @@ std::vector<int> layers_of_layout(const std::string& layout) {
 
 namespace {
 
-// Per stage, from the parts of a layout: part k is chunk k / PP of stage k % PP.
 std::vector<int> layers_from_layout(const std::string& layout, const Topology& topology) {
-  const std::vector<int> parts = layers_of_layout(layout);
+  std::vector<int> parts = layers_of_layout(layout);
   if (static_cast<int>(parts.size()) != topology.pipeline * topology.chunks) {
     refuse_layout(layout, fmt::format("{} parts for {} stages of {} chunks.", parts.size(),
                                       topology.pipeline, topology.chunks));
   }
-  std::vector<int> counts(static_cast<std::size_t>(topology.pipeline), 0);
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    counts[k % counts.size()] += parts[k];
+  return parts;
+}
+
+// First and last stage by hand, the others alike; a stage's layers fall equally into its chunks.
+std::vector<int> layers_by_ends(const recipe::Model& model, const Topology& topology) {
+  const int stages = topology.pipeline, chunks = topology.chunks;
+  const auto first = model.num_layers_in_first_pipeline_stage;
+  const auto last = model.num_layers_in_last_pipeline_stage;
+  const int middle = stages - (first ? 1 : 0) - (last ? 1 : 0);
+  const int left = static_cast<int>(model.num_layers - first.value_or(0) - last.value_or(0));
+  std::vector<int> parts(static_cast<std::size_t>(stages * chunks),
+                         middle > 0 ? left / middle / chunks : 0);
+  for (int c = 0; c < chunks; ++c) {
+    const auto begin = static_cast<std::size_t>(c * stages);
+    if (first) parts[begin] = static_cast<int>(*first) / chunks;
+    if (last)
+      parts[begin + static_cast<std::size_t>(stages) - 1] = static_cast<int>(*last) / chunks;
   }
-  return counts;
+  return parts;
+}
+
+std::vector<int> equal_layers(const recipe::Model& model, const Topology& topology) {
+  const int before = model.account_for_embedding_in_pipeline_split ? 1 : 0;
+  const int after = model.account_for_loss_in_pipeline_split ? 1 : 0;
+  const int count = topology.pipeline * topology.chunks;
+  std::vector<int> parts(static_cast<std::size_t>(count),
+                         (static_cast<int>(model.num_layers) + before + after) / count);
+  parts.front() -= before;
+  parts.back() -= after;
+  return parts;
 }
 
 }  // namespace
 
 std::vector<int> split_layers(const recipe::Model& model, const Topology& topology) {
-  const int stages = topology.pipeline;
-  const int layers = static_cast<int>(model.num_layers);
-  std::vector<int> counts(static_cast<std::size_t>(stages), 0);
-  if (model.pipeline_model_parallel_layout) {
-    counts = layers_from_layout(*model.pipeline_model_parallel_layout, topology);
-  } else if (model.num_layers_in_first_pipeline_stage || model.num_layers_in_last_pipeline_stage) {
-    const auto first = model.num_layers_in_first_pipeline_stage;
-    const auto last = model.num_layers_in_last_pipeline_stage;
-    const int middle = stages - (first ? 1 : 0) - (last ? 1 : 0);
-    const int left = layers - static_cast<int>(first.value_or(0) + last.value_or(0));
-    if (middle > 0) counts.assign(counts.size(), left / middle);
-    if (first) counts.front() = static_cast<int>(*first);
-    if (last) counts.back() = static_cast<int>(*last);
-  } else {
-    const int before = model.account_for_embedding_in_pipeline_split ? 1 : 0;
-    const int after = model.account_for_loss_in_pipeline_split ? 1 : 0;
-    counts.assign(counts.size(), (layers + before + after) / stages);
-    counts.front() -= before;
-    counts.back() -= after;
-  }
-  const int sum = std::accumulate(counts.begin(), counts.end(), 0);
-  if (sum != layers) {
+  const bool by_ends =
+      model.num_layers_in_first_pipeline_stage || model.num_layers_in_last_pipeline_stage;
+  const std::vector<int> parts =
+      model.pipeline_model_parallel_layout
+          ? layers_from_layout(*model.pipeline_model_parallel_layout, topology)
+      : by_ends ? layers_by_ends(model, topology)
+                : equal_layers(model, topology);
+  const int sum = std::accumulate(parts.begin(), parts.end(), 0);
+  if (sum != model.num_layers || *std::min_element(parts.begin(), parts.end()) < 0) {
     throw UsageError(Problem{
         .key = "model.num_layers",
-        .what = fmt::format("{} layers do not fall into {} pipeline stages: {} would be placed.",
-                            layers, stages, sum),
+        .what = fmt::format("{} layers do not fall into {} pipeline stages of {} chunk{}: {} would "
+                            "be placed.",
+                            model.num_layers, topology.pipeline, topology.chunks,
+                            topology.chunks == 1 ? "" : "s", sum),
         .remedy = fmt::format("Use {} layers, or set num_layers_in_first_pipeline_stage.", sum)});
   }
-  return counts;
+  return parts;
 }
 
 }  // namespace rr::plan

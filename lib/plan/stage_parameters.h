@@ -1,6 +1,7 @@
 // Private to plan: the tensors of one stage, in forward order, before they are placed in buffers.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
@@ -11,6 +12,9 @@ namespace rr::plan {
 // not. `stage` has its layers, embedding and head.
 std::vector<Parameter> stage_parameters(const ModelSpec& model, const Topology& topology,
                                         const StagePlan& stage);
+
+// The decoder layers of one model chunk.
+std::span<const int> layers_of_chunk(const StagePlan& stage, int chunk);
 
 // Elements of all tensors of the whole model, each once, with unpadded vocabulary.
 std::int64_t count_parameters(const ModelSpec& model);

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "plan/activations.h"
 #include "plan/planner.h"
+#include "plan/stage_parameters.h"
 
 namespace rr::plan {
 
@@ -51,10 +52,10 @@ Traffic traffic_of(const Plan& plan, int stage_index) {
   traffic.up = e * static_cast<double>(rank.offloaded_elements);
   if (plan.activations.enabled) {
     std::int64_t bytes = 0;
-    const auto per_chunk = stage.layers.size() / static_cast<std::size_t>(t.chunks);
-    for (std::size_t i = 0; i < stage.layers.size(); ++i) {
-      if (static_cast<std::int64_t>(i % per_chunk) < plan.activations.layers) {
-        bytes += layer_moved_bytes(plan, stage.layers[i]);
+    for (int c = 0; c < t.chunks; ++c) {
+      std::int64_t n = 0;
+      for (const int layer : layers_of_chunk(stage, c)) {
+        if (n++ < plan.activations.layers) bytes += layer_moved_bytes(plan, layer);
       }
     }
     traffic.activations = micro_batches * static_cast<double>(bytes);

@@ -177,6 +177,34 @@ TEST_CASE("layers are dealt to stages as the reference deals them") {
   CHECK_THROWS_WITH(split_layers(model, three), Catch::Contains("8 layers do not fall into 3"));
 }
 
+TEST_CASE("chunks get their layers part by part, also where parts differ") {
+  recipe::Model model = small_config().model;
+  Topology t = topology(1, 2, 1, 1);
+  t.chunks = 2;
+  model.num_layers = 6;
+  model.account_for_embedding_in_pipeline_split = true;
+  model.account_for_loss_in_pipeline_split = true;
+  CHECK(split_layers(model, t) == std::vector<int>{1, 2, 2, 1});
+  model.account_for_embedding_in_pipeline_split = false;
+  model.account_for_loss_in_pipeline_split = false;
+  model.num_layers_in_first_pipeline_stage = 2;
+  CHECK(split_layers(model, t) == std::vector<int>{1, 2, 1, 2});
+  model.num_layers_in_first_pipeline_stage.reset();
+  model.pipeline_model_parallel_layout = "Ett|t|t|ttL";
+  const std::vector<int> parts = split_layers(model, t);
+  CHECK(parts == std::vector<int>{2, 1, 1, 2});
+  Plan plan;
+  plan.model = tiny_moe();
+  plan.model.num_layers = 6;
+  plan.model.layer_is_moe.assign(6, true);
+  plan.topology = t;
+  lay_out(plan, 0, parts);
+  CHECK(plan.stages[0].layers == std::vector<int>{1, 2, 4});
+  CHECK(plan.stages[1].layers == std::vector<int>{3, 5, 6});
+  CHECK(plan.stages[1].chunk_layers == std::vector<int>{1, 2});
+  CHECK(rank_plan(plan, 0).bytes(Pool::device) > 0);
+}
+
 TEST_CASE("a layout string is expanded, and a broken one names its fault") {
   CHECK(layers_of_layout("Et*3|(tt|)*6L") == std::vector<int>{3, 2, 2, 2, 2, 2, 2, 0});
   CHECK(layers_of_layout("Ett|ttL") == std::vector<int>{2, 2});
