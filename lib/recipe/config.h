@@ -52,9 +52,10 @@ inline TextList adapter_modules() {
 #define RR_VALUE(type, name, initial, ...)
 #define RR_GROUP_BEGIN(group, Type) struct Type {
 #define RR_FIELD(type, name, initial, ...) type name = initial;
-#define RR_GROUP_END(group, Type)              \
+#define RR_GROUP_END(group, Type)               \
   bool operator==(const Type&) const = default; \
-  };
+  }                                             \
+  ;
 #include "recipe/fields.def"
 #undef RR_GROUP_BEGIN
 #undef RR_FIELD

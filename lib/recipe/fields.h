@@ -79,7 +79,7 @@ Node to_node(const Slot& slot, const Config& config);
 enum class Assigned : std::uint8_t { ok, refused, warned };
 Assigned assign(const Slot& slot, Config& config, const Node& node, Problem* problem);
 
-// Is the value inside the field's printed range? On false, `why` completes "VALUE is …".
+// Is the value inside the field's printed range? On false, `why` completes "VALUE is ..".
 bool in_range(const Slot& slot, const Config& config, std::string* why);
 
 // A value as one line of YAML that reads back to the same value.

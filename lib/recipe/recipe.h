@@ -17,7 +17,7 @@
 
 namespace rr::recipe {
 
-// A convenience flag of the command line that stands for a key: {"-tp", "model.tensor_…", "2"}.
+// A convenience flag of the command line that stands for a key: {"-tp", "model.tensor_..", "2"}.
 struct Flag {
   std::string spelling;
   std::string key;
@@ -25,19 +25,28 @@ struct Flag {
 };
 
 struct Request {
-  std::string recipe;                  // a name ("tiny_gpt_pretrain", "…_config") or a file
-  std::vector<Flag> flags;             // stronger than the recipe, weaker than overrides
-  std::vector<std::string> overrides;  // "a.b=v", "+a.b=v", "++a.b=v", "~a.b", in order
-  std::optional<int> world_size;       // ranks of the launch; without it dist.world_size is used
+  std::string recipe;                     // a name ("tiny_gpt_pretrain", ".._config") or a file
+  std::vector<Flag> flags;                // stronger than the recipe, weaker than overrides
+  std::vector<std::string> overrides;     // "a.b=v", "+a.b=v", "++a.b=v", "~a.b", in order
+  std::optional<int> world_size;          // ranks of the launch; without it dist.world_size is used
   std::vector<std::string> search_paths;  // folders that hold recipes/ and configs/
 };
 
-enum class OriginKind : std::uint8_t { initial, preset, recipe, environment, flag, override_, derived };
+enum class OriginKind : std::uint8_t {
+  initial,
+  preset,
+  recipe,
+  environment,
+  flag,
+  override_,
+  derived
+};
 
 // Where a value came from.
 struct Origin {
   OriginKind kind = OriginKind::initial;
-  std::string detail;  // "recipes/a.yaml:12", "override 3", "-tp", "derived from dataset.seq_length"
+  std::string
+      detail;  // "recipes/a.yaml:12", "override 3", "-tp", "derived from dataset.seq_length"
 };
 
 struct Recipe {
@@ -114,18 +123,18 @@ std::vector<RecipeInfo> list_recipes(const std::vector<std::string>& search_path
 // A node type, for plans. Rates are sustained ones; every number's source stands in its file.
 struct Machine {
   std::string name = "this-machine";
-  std::int64_t device_bytes = 0;        // memory of one device, usable
-  std::int64_t host_bytes = 0;          // of one node
+  std::int64_t device_bytes = 0;  // memory of one device, usable
+  std::int64_t host_bytes = 0;    // of one node
   std::int64_t devices_per_node = 1;
-  double device_tflops = 0;             // dense bf16 matrix products, sustained, one device
-  double device_gbps = 0;               // device memory, GB/s, one device
-  double link_gbps = 0;                 // device <-> host, one device, one direction
-  double host_gbps = 0;                 // DRAM of one node
-  double intra_gbps = 0;                // between devices of one node, one device
-  double inter_gbps = 0;                // between nodes, one device
-  double collective_latency_us = 0;     // one step of a collective
-  double host_core_gparams = 0;         // Adam on one host core, 1e9 parameters per second
-  std::int64_t host_cores = 1;          // of one node
+  double device_tflops = 0;          // dense bf16 matrix products, sustained, one device
+  double device_gbps = 0;            // device memory, GB/s, one device
+  double link_gbps = 0;              // device <-> host, one device, one direction
+  double host_gbps = 0;              // DRAM of one node
+  double intra_gbps = 0;             // between devices of one node, one device
+  double inter_gbps = 0;             // between nodes, one device
+  double collective_latency_us = 0;  // one step of a collective
+  double host_core_gparams = 0;      // Adam on one host core, 1e9 parameters per second
+  std::int64_t host_cores = 1;       // of one node
 };
 
 // Reads configs/machines/NAME.yaml (or a file). Throws UsageError, naming the known machines.

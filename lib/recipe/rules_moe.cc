@@ -9,6 +9,8 @@
 namespace rr::recipe {
 namespace {
 
+constexpr std::int64_t kMostExperts = 1 << 20;
+
 bool has_experts(const Facts& f) { return f.config.model.num_moe_experts.value_or(0) > 0; }
 
 Verdict experts_needed(const Facts& f) {
@@ -22,7 +24,10 @@ Verdict experts_needed(const Facts& f) {
 
 Verdict experts_positive(const Facts& f) {
   const auto experts = f.config.model.num_moe_experts;
-  if (!experts || *experts > 0) return {};
+  if (!experts || (*experts > 0 && *experts <= kMostExperts)) return {};
+  if (*experts > 0) {
+    return Finding{fmt::format("num_moe_experts={} is more than {}", *experts, kMostExperts), ""};
+  }
   return Finding{
       fmt::format("num_moe_experts must be non-negative.: it is {}, and a dense model has "
                   "null",
@@ -34,7 +39,7 @@ Verdict experts_divide(const Facts& f) {
   const Model& m = f.config.model;
   if (!has_experts(f) || *m.num_moe_experts % m.expert_model_parallel_size == 0) return {};
   std::vector<std::string> good;
-  for (std::int64_t n = 1; n <= *m.num_moe_experts && good.size() < 16; ++n) {
+  for (std::int64_t n = 1; n <= *m.num_moe_experts && n <= 4096; ++n) {
     if (*m.num_moe_experts % n == 0) good.push_back(fmt::format("{}", n));
   }
   return Finding{

@@ -76,7 +76,9 @@ Verdict layers_split(const Facts& f) {
   if (pp == 1) return {};
   const auto first = m.num_layers_in_first_pipeline_stage,
              last = m.num_layers_in_last_pipeline_stage;
-  if ((first && *first <= 0) || (last && *last <= 0)) return {};  // another rule's
+  // Another rule says so.
+  const auto is_edge = [&m](const OptInt& n) { return !n || (*n > 0 && *n <= m.num_layers); };
+  if (!is_edge(first) || !is_edge(last)) return {};
   std::int64_t layers = m.num_layers - first.value_or(0) - last.value_or(0);
   layers += (m.account_for_embedding_in_pipeline_split ? 1 : 0) +
             (m.account_for_loss_in_pipeline_split ? 1 : 0);
@@ -104,6 +106,10 @@ Verdict edge_stages(const Facts& f) {
         std::pair{m.num_layers_in_last_pipeline_stage, "num_layers_in_last_pipeline_stage"}}) {
     if (value && *value <= 0) {
       return Finding{fmt::format("{} must be larger than 0: it is {}", name, *value),
+                     "Leave it out for an equal share."};
+    }
+    if (value && *value > m.num_layers) {
+      return Finding{fmt::format("{}={} of {} layers", name, *value, m.num_layers),
                      "Leave it out for an equal share."};
     }
     if (value && m.pipeline_model_parallel_size == 1 && *value != m.num_layers) {

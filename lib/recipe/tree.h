@@ -17,7 +17,7 @@ struct Sources {
 
 Node build_tree(const Sources& sources, std::vector<Problem>* problems);
 
-// "Did you mean …?" for an unknown key, or empty.
+// "Did you mean ..?" for an unknown key, or empty.
 std::string suggestion(const std::string& key);
 
 // Where a value came from, for Problem::where; empty for defaults.

@@ -93,7 +93,7 @@ TEST_CASE("configs/reference.yaml is what the program prints, and loads") {
   // All defaults: nothing is misspelt; only what has no default is missing.
   const Recipe recipe = load_text(text.str());
   CHECK(find_problem(recipe, "there is no such") == nullptr);
-  CHECK(find_problem(recipe, "0 is outside >= 1") != nullptr);
+  CHECK(find_problem(recipe, "0 is outside [1, 100000]") != nullptr);
 }
 
 TEST_CASE("override beats flag beats environment beats recipe beats preset beats default") {

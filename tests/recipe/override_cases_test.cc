@@ -1,6 +1,7 @@
 // Public bug reports about overrides and typed values, one test each.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <random>
 
 #include "recipe_fixture.h"
 
@@ -246,4 +247,40 @@ TEST_CASE("all problems are reported at once, each with its place") {
   CHECK(has(problems, "model.pipeline_model_parallel_size (override 2)"));
   CHECK(has(problems, "(override 3)"));
   CHECK(has(problems, "(override 4)"));
+}
+
+TEST_CASE("random overrides, sizes at the edge included, never kill the program") {
+  std::mt19937 random(4321);
+  const std::vector<std::string> values = {"0",
+                                           "-1",
+                                           "1",
+                                           "2",
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "1e18",
+                                           "nan",
+                                           "inf",
+                                           "null",
+                                           "true",
+                                           "[1,2]",
+                                           "{}",
+                                           "text",
+                                           "${rng.seed}",
+                                           "4294967296",
+                                           "1048576",
+                                           "3"};
+  const std::vector<Field>& all = fields();
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> overrides = round % 2 == 0 ? kMoe : std::vector<std::string>();
+    for (int i = 0; i < 6; ++i) {
+      std::string text = all[random() % all.size()].key + "=" + values[random() % values.size()];
+      if (random() % 4 == 0) text.erase(random() % text.size(), 1);
+      if (random() % 4 == 0) text.insert(random() % text.size(), 1, "~+@{}[](),'\\"[random() % 12]);
+      overrides.push_back(text);
+    }
+    const Recipe recipe = load_text(kDense, overrides, 1 + static_cast<int>(random() % 16));
+    for (const Problem& problem : recipe.problems) CHECK_FALSE(problem.what.empty());
+    if (!recipe.has_errors())
+      CHECK(load_text(dump(recipe.config), {}, recipe.world_size).config == recipe.config);
+  }
 }

@@ -10,7 +10,7 @@ const std::string kTp2 = "model.tensor_model_parallel_size=2";
 }  // namespace
 
 std::vector<Row> shape_rows() {
-  return {
+  static const std::vector<Row> rows = {
       {"the model's sizes are set", "model.num_layers is not set", {"~model.num_layers"}, {}},
       {"the vocabulary is known",
        "model.vocab_size is not set",
@@ -239,11 +239,12 @@ std::vector<Row> shape_rows() {
        {"dataset.split='0,0,0'"},
        {"dataset.split='0,0,1'"}},
   };
+  return rows;
 }
 
 std::vector<Row> expert_rows() {
   const std::string ep2 = "model.expert_model_parallel_size=2";
-  return {
+  static const std::vector<Row> rows = {
       {"expert parallelism needs experts",
        "must be non None to use expert-parallel.",
        {"model.num_moe_experts=null", ep2},
@@ -342,6 +343,7 @@ std::vector<Row> expert_rows() {
        {"model.moe_router_topk=4"},
        {"model.moe_router_topk=2"}},
   };
+  return rows;
 }
 
 }  // namespace rr::test

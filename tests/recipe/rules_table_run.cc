@@ -15,7 +15,7 @@ const std::string kSharded = "optimizer.use_distributed_optimizer=true";
 }  // namespace
 
 std::vector<Row> offload_rows() {
-  return {
+  static const std::vector<Row> rows = {
       {"cpu_offloading moves 0 to num_layers - 1 layers",
        "only for layers less than 4",
        {kOff, "model.cpu_offloading_num_layers=4"},
@@ -127,6 +127,7 @@ std::vector<Row> offload_rows() {
        {"optimizer.overlap_cpu_optimizer_d2h_h2d=true"},
        {"optimizer.overlap_cpu_optimizer_d2h_h2d=true", kOptOff, kHalf}},
   };
+  return rows;
 }
 
 std::vector<Row> optimizer_rows() {
@@ -135,7 +136,7 @@ std::vector<Row> optimizer_rows() {
   const std::string uniform = "model.recompute_method=uniform";
   const std::string local = "model.cuda_graph_impl=local";
   const std::string iteration = "model.cuda_graph_impl=full_iteration";
-  return {
+  static const std::vector<Row> rows = {
       {"the learning rate is set", "optimizer.lr is not set", {"optimizer.lr=null"}, {}},
       {"the lowest rate is not above the highest",
        "is above optimizer.lr",
@@ -248,11 +249,12 @@ std::vector<Row> optimizer_rows() {
        {"model.deterministic_mode=true", "model.cross_entropy_loss_fusion=true"},
        {"model.deterministic_mode=true"}},
   };
+  return rows;
 }
 
 std::vector<Row> run_rows() {
   const std::string only = "can be planned but not run yet";
-  return {
+  static const std::vector<Row> rows = {
       {"tensor parallelism cannot run yet",
        "model.tensor_model_parallel_size=2 " + only,
        {kTp2},
@@ -340,6 +342,7 @@ std::vector<Row> run_rows() {
        {"dataset.dataloader_type=cyclic"},
        {}},
   };
+  return rows;
 }
 
 }  // namespace rr::test

@@ -58,13 +58,14 @@ TEST_CASE("no rule is without a row, and every key that a rule names exists") {
 
 TEST_CASE("a value out of its printed range is refused with the range") {
   const std::pair<const char*, const char*> cases[] = {
-      {"train.micro_batch_size=0", "0 is outside >= 1"},
+      {"train.micro_batch_size=0", "0 is outside [1, 4194304]"},
+      {"logger.log_interval=0", "0 is outside >= 1"},
       {"optimizer.adam_beta1=1", "1 is outside [0, 1)"},
       {"optimizer.adam_eps=0", "0 is outside > 0"},
       {"optimizer.clip_grad=nan", ".nan is outside >= 0"},
       {"model.rotary_percent=0", "0 is outside (0, 1]"},
       {"train.empty_unused_memory_level=3", "3 is outside [0, 2]"},
-      {"model.tensor_model_parallel_size=0", "0 is outside >= 1"},
+      {"model.tensor_model_parallel_size=0", "0 is outside [1, 1048576]"},
       {"scheduler.lr_decay_style=cosin",
        "cosin is not one of constant | linear | cosine | "
        "inverse-square-root | WSD; did you mean cosine?"}};
@@ -192,7 +193,7 @@ TEST_CASE("B039: a batch that does not fit is refused with the nearest that do")
   };
   CHECK(has(batch("10", "4", 1), "Use train.global_batch_size=8 or 12."));
   CHECK(has(batch("7", "1", 2), "Use train.global_batch_size=6 or 8."));
-  CHECK(has(batch("0", "1", 1), "0 is outside >= 1"));
+  CHECK(has(batch("0", "1", 1), "0 is outside [1, 4194304]"));
   CHECK(has(batch("2", "4", 1), "Use train.global_batch_size=4."));
   CHECK(has(batch("8", "1", 3), "global batch = micro-batch * DP * n = 1 * 3 * n"));
   CHECK(batch("9", "1", 3) == "");
