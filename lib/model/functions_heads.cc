@@ -1,4 +1,5 @@
 // Nodes for attention and for the head with its loss.
+#include <algorithm>
 #include <numeric>
 
 #include "model/attention.h"
@@ -181,6 +182,19 @@ Loss add_up(const Run& run, const float* loss) {
   return result;
 }
 
+// Masked tokens may carry any label, others one of the vocabulary.
+std::vector<std::int64_t> labels_of(const Run& run, std::int64_t vocab) {
+  const auto* begin = run.tokens->labels.const_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> labels(begin, begin + run.rows());
+  const float* mask = run.tokens->loss_mask.const_data_ptr<float>();
+  for (std::size_t t = 0; t < labels.size(); ++t) {
+    const bool inside = labels[t] >= 0 && labels[t] < vocab;
+    RR_CHECK(inside || mask[t] == 0, "labels in the vocabulary");
+    if (!inside) labels[t] = 0;
+  }
+  return labels;
+}
+
 // Per row, what its loss is multiplied by before backward.
 void fill_factors(const Run& run, at::Tensor& factors) {
   const float* mask = run.tokens->loss_mask.const_data_ptr<float>();
@@ -214,11 +228,10 @@ at::Tensor head_loss(const Run& run, const at::Tensor& x, Weight& head, std::int
   const at::Tensor losses = scratch(run.rows());
   at::Tensor factors = scratch(run.rows());
   if (run.training) fill_factors(run, factors);
-  // Masked tokens may carry a label outside the vocabulary.
-  const at::Tensor labels = run.tokens->labels.clamp(0, vocab - 1).contiguous();
-  cross_entropy(
-      run.type, run.rows(), vocab, scores.data_ptr(), labels.const_data_ptr<std::int64_t>(),
-      run.training ? factors.const_data_ptr<float>() : nullptr, losses.mutable_data_ptr<float>());
+  const std::vector<std::int64_t> labels = labels_of(run, vocab);
+  cross_entropy(run.type, run.rows(), vocab, scores.data_ptr(), labels.data(),
+                run.training ? factors.const_data_ptr<float>() : nullptr,
+                losses.mutable_data_ptr<float>());
   loss = add_up(run, losses.const_data_ptr<float>());
   at::Tensor result = at::full({}, loss.sum, at::TensorOptions().dtype(at::kFloat));
   if (!run.training) return result;

@@ -2,6 +2,8 @@
 // instruction set, split by the compiler where registers are narrower. Included by kernels_body.h
 // only, so that everything here is compiled for that file's target.
 
+#pragma once
+
 #include "model/kernels_table.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -15,6 +17,15 @@ using Vector = float __attribute__((vector_size(64)));
 using Integers = std::int32_t __attribute__((vector_size(64)));
 using Bits = std::uint32_t __attribute__((vector_size(64)));
 using Halves = std::uint16_t __attribute__((vector_size(32)));
+
+template <class T>
+const T* as(const void* data) {
+  return static_cast<const T*>(data);
+}
+template <class T>
+T* as(void* data) {
+  return static_cast<T*>(data);
+}
 
 struct Bf16 {
   std::uint16_t bits;

@@ -51,7 +51,9 @@ DecoderLayer find_layer(const plan::ModelSpec& model, Weights& weights, int id) 
 Decoder::Decoder(const plan::ModelSpec& model, const plan::StagePlan& stage, Weights& weights,
                  comm::Communicator& expert_group)
     : model_(model), expert_group_(expert_group), rope_(make_rope_tables(model, model.seq_length)) {
-  RR_CHECK(model.shared_expert_ffn == 0, "shared experts are planned only");
+  const bool planned_only = model.shared_expert_ffn > 0 || model.expert_bias ||
+                            model.attention_sinks || model.latent.kv_rank > 0;
+  RR_CHECK(!planned_only, "an architecture that is planned only");
   RR_CHECK(!model.qk_norm || model.norm == plan::Norm::rms, "QK-norm is an RMSNorm");
   for (const int id : stage.layers) layers_.push_back(find_layer(model, weights, id));
   if (stage.embedding) {

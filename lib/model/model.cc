@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,6 +33,13 @@ at::Tensor dense(const at::Tensor& tensor, at::ScalarType type, at::IntArrayRef 
                  const char* what) {
   RR_CHECK(tensor.defined() && tensor.sizes() == sizes, std::string("shape of ") + what);
   return tensor.to(type).contiguous();
+}
+
+// The kernels index with these values without looking.
+void check_range(const at::Tensor& ids, std::int64_t end, const char* what) {
+  const auto* begin = ids.const_data_ptr<std::int64_t>();
+  const auto [least, most] = std::minmax_element(begin, begin + ids.numel());
+  RR_CHECK(*least >= 0 && *most < end, what);
 }
 
 }  // namespace
@@ -93,7 +101,10 @@ Run Model::Impl::prepare(const Tokens& given, const at::Tensor& input, Tokens& t
     run.batch = input.size(0) / run.seq;
   }
   const std::int64_t sizes[] = {run.batch, run.seq};
-  if (stage.embedding) tokens.tokens = dense(given.tokens, at::kLong, sizes, "tokens");
+  if (stage.embedding) {
+    tokens.tokens = dense(given.tokens, at::kLong, sizes, "tokens");
+    check_range(tokens.tokens, model.vocab, "token ids in the vocabulary");
+  }
   if (stage.head) {
     tokens.labels = dense(given.labels, at::kLong, sizes, "labels");
     tokens.loss_mask = dense(given.loss_mask, at::kFloat, sizes, "loss_mask");
@@ -103,8 +114,10 @@ Run Model::Impl::prepare(const Tokens& given, const at::Tensor& input, Tokens& t
   } else {
     tokens.positions = at::arange(run.seq, at::kLong).expand(sizes).contiguous();
   }
+  check_range(tokens.positions, model.seq_length, "positions in the planned sequence");
   if (given.document_starts.defined()) {
     tokens.document_starts = dense(given.document_starts, at::kLong, sizes, "document_starts");
+    check_range(tokens.document_starts, run.seq, "document starts in the sequence");
   }
   RR_CHECK(run.seq <= model.seq_length, "a sequence longer than planned");
   RR_CHECK(stage.embedding != input.defined(), "only the first stage has no input");

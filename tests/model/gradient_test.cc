@@ -322,6 +322,23 @@ TEST_CASE("bf16 follows fp32: loss within 1e-2, gradients in nearly the same dir
   }
 }
 
+TEST_CASE("ids, labels and positions outside their range are refused before a kernel sees them") {
+  const plan::ModelSpec spec = small_spec();
+  Rig rig(spec);
+  rig.draw_weights();
+  const auto refused = [&](const std::function<void(Tokens&)>& change) {
+    Tokens tokens = random_tokens(1, 8, spec.vocab, 12);
+    change(tokens);
+    CHECK_THROWS_AS(rig.model->evaluate(tokens, {}), Error);
+  };
+  refused([&](Tokens& t) { t.tokens.select(1, 3).fill_(spec.vocab); });
+  refused([](Tokens& t) { t.tokens.select(1, 3).fill_(-1); });
+  refused([&](Tokens& t) { t.labels.select(1, 3).fill_(spec.vocab); });
+  refused([](Tokens& t) { t.positions.select(1, 3).fill_(32); });
+  refused([](Tokens& t) { t.loss_mask = t.loss_mask.narrow(1, 0, 4); });
+  refused([](Tokens& t) { t.labels = at::Tensor(); });
+}
+
 TEST_CASE("an exception out of a hook comes through backward, and the model still works") {
   const plan::ModelSpec spec = small_spec();
   bool fail = true;

@@ -80,6 +80,25 @@ TEST_CASE("B094, B095: any number of layers may leave: same bits, falling peak, 
   CHECK(want.peak - peak > one_layer / 2 * 7 * 6 / 10);
 }
 
+TEST_CASE("a layer's tensors are on their way back while the layer after it runs backward") {
+  const plan::ModelSpec spec = eight_layers();
+  std::map<int, std::int64_t> back;  // bytes asked for when the layer is done
+  Rig* self = nullptr;
+  RigOptions options;
+  options.offload_layers = 6;
+  options.hooks.gradients_ready = [&](int layer) { back[layer] = self->store->totals().bytes_in; };
+  Rig rig(spec, std::move(options));
+  self = &rig;
+  rig.draw_weights();
+  train_once(rig, random_tokens(2, 32, spec.vocab, 40));
+  const std::int64_t one_layer = rig.store->totals().bytes_out / 6;
+  CHECK(back[9] == 0);
+  CHECK(back[8] == one_layer);  // next is layer 7, which stayed; 6 comes
+  CHECK(back[7] == 2 * one_layer);
+  CHECK(back[4] == 5 * one_layer);
+  CHECK(back[1] == 6 * one_layer);
+}
+
 TEST_CASE("B102: the comparison sees a single wrong bit") {
   Rig rig(small_spec());
   rig.draw_weights();
@@ -182,7 +201,9 @@ TEST_CASE("B097: views come back with shape, strides, offset and dtype; one stor
   views.clear();
   saved.end_layer();
   CHECK(store.totals().bytes_out == 24 * 4 + 7 * 2);
+  CHECK(store.totals().bytes_in == 0);
   saved.before_backward(0, 1);
+  CHECK(store.totals().bytes_in == store.totals().bytes_out);
   for (std::size_t i = 0; i < want.size(); ++i) {
     INFO("view " << i);
     const at::Tensor back = kept[i].unpack();
