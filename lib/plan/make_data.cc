@@ -18,6 +18,8 @@ BatchPlan make_batch(const recipe::Config& config, const Topology& topology) {
       static_cast<int>(config.model.microbatch_group_size_per_vp_stage.value_or(0));
   batch.train_iters =
       train.train_iters.value_or(train.train_samples.value_or(0) / batch.global_batch);
+  batch.exit_interval = train.exit_interval.value_or(0);
+  batch.exit_after_minutes = train.exit_duration_in_mins.value_or(0.0);
   batch.eval_micro_batch = validation.eval_micro_batch_size.value_or(batch.micro_batch);
   batch.eval_global_batch = validation.eval_global_batch_size.value_or(batch.global_batch);
   batch.eval_num_micro_batches =

@@ -225,6 +225,8 @@ struct BatchPlan {
   int num_micro_batches = 1;      // per rank and step
   int micro_batch_group = 0;      // of the interleaved schedule; 0: as many as stages
   std::int64_t train_iters = 0;
+  std::int64_t exit_interval = 0;  // stop after an iteration that this divides; 0: never
+  double exit_after_minutes = 0;   // stop after the iteration that passes this; 0: never
   std::int64_t eval_interval = 0;  // 0: never
   std::int64_t eval_iters = 0;
   std::int64_t eval_global_batch = 1, eval_micro_batch = 1;

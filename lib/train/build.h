@@ -1,6 +1,7 @@
 // The runtime objects of one rank, built from the Plan in one visible order.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "base/threads.h"
@@ -19,6 +20,7 @@ struct Runtime {
   const plan::Plan& plan;
   plan::RankPlan rank;
   int num_threads = 1;  // of this rank, torch's and the optimizer's
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   comm::Groups groups;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<ThreadPool> threads;

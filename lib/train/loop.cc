@@ -54,6 +54,7 @@ class Loop {
   int run();
 
  private:
+  bool ends_early(std::int64_t iteration, const StepReport& step) const;
   void after_step(std::int64_t iteration, const StepReport& step);
   void log_interval(std::int64_t iteration, const StepReport& step);
   void validate(std::int64_t iteration);
@@ -79,10 +80,22 @@ int Loop::run() {
                                 iteration, plan_.batch.train_iters));
       return 128 + step.signal;
     }
+    if (ends_early(iteration, step)) break;
   }
   runtime_.optimizer->finish();
   print_comparison(runtime_, device_after_build_);
   return 0;
+}
+
+// The recipe's own reasons to stop before train_iters.
+bool Loop::ends_early(std::int64_t iteration, const StepReport& step) const {
+  const plan::BatchPlan& batch = plan_.batch;
+  const bool interval = batch.exit_interval > 0 && iteration % batch.exit_interval == 0;
+  if ((interval || step.out_of_time) && runtime_.rank.rank == 0) {
+    log_info(fmt::format("exiting program at iteration {}: {}", iteration,
+                         interval ? "train.exit_interval" : "train.exit_duration_in_mins"));
+  }
+  return interval || step.out_of_time;
 }
 
 void Loop::after_step(std::int64_t iteration, const StepReport& step) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 
 #include "base/log.h"
@@ -21,10 +22,11 @@ struct Shared {
   double loss_sum = 0, num_tokens = 0, load_balancing = 0, z = 0, moe_terms = 0;
   double not_finite = 0;  // ranks whose loss is NaN or infinite
   double signals = 0;     // ranks that received a signal
+  double out_of_time = 0;
 
   void reduce(comm::Communicator& world) {
-    std::array<double, 7> values = {loss_sum,  num_tokens, load_balancing, z,
-                                    moe_terms, not_finite, signals};
+    std::array<double, 8> values = {loss_sum,  num_tokens, load_balancing, z,
+                                    moe_terms, not_finite, signals,        out_of_time};
     world.all_reduce_sum(values);
     loss_sum = values[0];
     num_tokens = values[1];
@@ -33,6 +35,7 @@ struct Shared {
     moe_terms = values[4];
     not_finite = values[5];
     signals = values[6];
+    out_of_time = values[7];
   }
 };
 
@@ -47,6 +50,14 @@ int agreed_signal(comm::Communicator& world) {
   std::array<double, 1> number = {static_cast<double>(signal_received())};
   world.all_reduce_max(number);
   return static_cast<int>(number[0]);
+}
+
+// One clock decides for all ranks.
+bool out_of_time(const Runtime& runtime) {
+  const double limit = runtime.plan.batch.exit_after_minutes;
+  const std::chrono::duration<double, std::ratio<60>> minutes =
+      std::chrono::steady_clock::now() - runtime.start;
+  return runtime.rank.rank == 0 && limit > 0 && minutes.count() > limit;
 }
 
 [[noreturn]] void stop_for(const Runtime& runtime, int rank, std::int64_t iteration,
@@ -80,7 +91,8 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
       .z = auxiliary.z,
       .moe_terms = static_cast<double>(auxiliary.moe_layers) * plan.batch.num_micro_batches,
       .not_finite = std::isfinite(losses.sum) ? 0.0 : 1.0,
-      .signals = signal_received() == 0 ? 0.0 : 1.0};
+      .signals = signal_received() == 0 ? 0.0 : 1.0,
+      .out_of_time = out_of_time(runtime) ? 1.0 : 0.0};
   const bool own_loss_is_finite = shared.not_finite == 0.0;
   shared.reduce(runtime.world());
   if (shared.not_finite > 0 && plan.optimizer.check_for_nan)
@@ -97,6 +109,7 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
     stop_for(runtime, report.optimizer.failed_rank, iteration, "the gradients");
 
   report.loss = shared.loss_sum / std::max(shared.num_tokens, 1.0);
+  report.out_of_time = shared.out_of_time > 0;
   report.has_moe = shared.moe_terms > 0;
   if (report.has_moe) {
     report.load_balancing = shared.load_balancing / shared.moe_terms;

@@ -13,7 +13,8 @@ struct StepReport {
   double load_balancing = 0;  // mean over MoE layers, micro-batches and replicas
   double z = 0;
   bool has_moe = false;
-  int signal = 0;  // a signal some rank received, agreed on by all; 0: none
+  int signal = 0;            // a signal some rank received, agreed on by all; 0: none
+  bool out_of_time = false;  // batch.exit_after_minutes have passed, by the clock of rank 0
   optim::StepResult optimizer;
 };
 

@@ -1,6 +1,7 @@
 // Training: builds the runtime objects from the Plan in one visible order and runs the loop.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "comm/comm.h"
@@ -30,5 +31,18 @@ struct JobFailed {
 // waits for a rank that failed. If any threw, the lowest of them prints its message and every rank
 // throws JobFailed: code 2 if the printed one was a UsageError, else 1. Collective over `world`.
 void together(comm::Communicator& world, const std::function<void()>& work);
+
+// What this machine sustains, as the host of a run and as the device of a CPU build.
+struct MachineRates {
+  int cores = 1;                  // that this process may use
+  std::int64_t memory_bytes = 0;  // that it may use
+  double stream_gbps = 0;         // bytes read and written by all cores
+  double copy_gbps = 0;           // bytes that one core copies
+  double core_gparams = 0;        // Adam on one core, 1e9 parameters per second
+  double matmul_tflops = 0;       // torch's fp32 matrix product on all cores
+  double wake_us = 0;             // until a sleeping thread runs after it was woken
+};
+// Measures for about two seconds, with less than 1 GiB of memory. Sets torch's threads.
+MachineRates measure_machine();
 
 }  // namespace rr::train

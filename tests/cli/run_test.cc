@@ -134,6 +134,20 @@ TEST_CASE("B143: a signal ends a run after the iteration it came in, with its ow
   REQUIRE(lines_with(outcome.err, "stopped by signal 15").size() == 1);
 }
 
+TEST_CASE("exit_interval and exit_duration_in_mins end a run of all ranks early, as done") {
+  const Scratch folder;
+  const Outcome interval =
+      run(2, recipe("td") + " train.train_iters=1000 train.exit_interval=3", folder, 60);
+  INFO(interval.err);
+  REQUIRE(interval.code == 0);
+  REQUIRE(lines_with(interval.out, "] iteration ").size() == 3);
+  const Outcome time = run(
+      2, recipe("td") + " train.train_iters=1000000 train.exit_duration_in_mins=0.02", folder, 60);
+  INFO(time.err);
+  REQUIRE(time.code == 0);
+  REQUIRE(lines_with(time.err, "train.exit_duration_in_mins").size() == 1);
+}
+
 TEST_CASE("the questions are answered without a run") {
   const Scratch folder;
   REQUIRE(run(1, "--help", folder).code == 0);
