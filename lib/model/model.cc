@@ -112,6 +112,10 @@ Run Model::Impl::prepare(const Tokens& given, const at::Tensor& input, Tokens& t
   if (given.positions.defined()) {
     tokens.positions = dense(given.positions, at::kLong, sizes, "positions");
   } else {
+    // A stage without data would take all tokens for one document.
+    RR_CHECK(
+        !environment.plan.data.reset_position_ids && !environment.plan.data.reset_attention_mask,
+        "positions and documents of every stage");
     tokens.positions = at::arange(run.seq, at::kLong).expand(sizes).contiguous();
   }
   check_range(tokens.positions, model.seq_length, "positions in the planned sequence");

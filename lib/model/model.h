@@ -96,8 +96,11 @@ class Model {
 };
 
 // Process-wide set-up that torch forces on us, once, before any tensor: its CPU allocator counts
-// into `device`, its autograd engine gets our saved-tensor hooks, `threads` intra-op threads.
+// into `device`, its autograd engine gets our saved-tensor hooks, `threads` intra-op threads of the
+// calling thread. May be called again, for another device or number of threads.
 void install_torch_globals(device::Device& device, int threads);
+// Nothing is counted any more: before the device goes, if a tensor may outlive it.
+void release_torch_globals();
 
 // ---- Hugging Face names -----------------------------------------------------------------------
 

@@ -137,4 +137,6 @@ void install_torch_globals(device::Device& device, int threads) {
   at::set_num_threads(threads);
 }
 
+void release_torch_globals() { CountingAllocator::instance().set_device(nullptr); }
+
 }  // namespace rr::model
