@@ -1,310 +1,430 @@
-// Command-line parsing over CLI11.
+// Command-line parsing over the table of options.h.
 //
-// Overrides are taken out before CLI11 sees the arguments, which would split "[a,b]" in two, and
-// single-dash names of several letters become their long form, which it cannot parse.
+// Policy: every argument is used or refused, and all mistakes are told at once.
 #include "app/cli.h"
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
-#include <cstring>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "app/options.h"
 #include "base/base.h"
 #include "base/text.h"
 
 namespace rr::app {
 namespace {
 
-// A flag that stands for a key. `other` is a second long spelling, or empty.
-struct KeyFlag {
-  const char* dash;
-  const char* name;
-  const char* other;
-  const char* key;
-};
+constexpr int kMostRanks = 1 << 30;
 
-constexpr std::array<KeyFlag, 17> kKeyFlags = {{
-    {"-ms", "--max_steps", "", "train.train_iters"},
-    {"-gb", "--global_batch_size", "", "train.global_batch_size"},
-    {"-mb", "--micro_batch_size", "", "train.micro_batch_size"},
-    {"-sl", "--seq_length", "", "dataset.seq_length"},
-    {"-tp", "--tensor_model_parallel_size", "--tensor_parallel_size",
-     "model.tensor_model_parallel_size"},
-    {"-pp", "--pipeline_model_parallel_size", "--pipeline_parallel_size",
-     "model.pipeline_model_parallel_size"},
-    {"-cp", "--context_parallel_size", "", "model.context_parallel_size"},
-    {"-vp", "--virtual_pipeline_model_parallel_size", "--virtual_pipeline_parallel_size",
-     "model.virtual_pipeline_model_parallel_size"},
-    {"-ep", "--expert_model_parallel_size", "--expert_parallel_size",
-     "model.expert_model_parallel_size"},
-    {"-etp", "--expert_tensor_parallel_size", "", "model.expert_tensor_parallel_size"},
-    {"", "--lr", "", "optimizer.lr"},
-    {"", "--min_lr", "", "optimizer.min_lr"},
-    {"", "--warmup_iters", "", "scheduler.lr_warmup_iters"},
-    {"", "--pretrained_checkpoint", "", "checkpoint.pretrained_checkpoint"},
-    {"", "--save_dir", "", "checkpoint.save"},
-    {"", "--load_dir", "", "checkpoint.load"},
-    {"", "--save_interval", "", "checkpoint.save_interval"},
-}};
-
-// Other options that take a value.
-constexpr std::array<const char*, 10> kValueOptions = {
-    "--recipe",  "--model", "--mode",   "--explain", "--world-size",
-    "--machine", "--input", "--output", "--dataset", "--step-func"};
-
-const KeyFlag* find_key_flag(const std::string& token) {
-  for (const KeyFlag& flag : kKeyFlags)
-    if (token == flag.name || (*flag.dash && token == flag.dash) ||
-        (*flag.other && token == flag.other))
-      return &flag;
-  return nullptr;
+Problem problem(const std::string& key, const std::string& what, const std::string& remedy) {
+  return {.key = key, .where = "command line", .what = what, .remedy = remedy};
 }
-
-[[noreturn]] void refuse(const std::string& key, const std::string& what,
-                         const std::string& remedy) {
-  throw UsageError(Problem{.key = key, .where = "command line", .what = what, .remedy = remedy});
-}
-
-// Every long option that CLI11 knows, and the key flags.
-std::vector<std::string> known_options(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  for (const KeyFlag& flag : kKeyFlags) names.emplace_back(flag.name);
-  return names;
-}
-
-Problem unknown_option(const std::string& name, const std::vector<std::string>& known) {
-  const std::vector<std::string> near =
-      name.starts_with("--") ? nearest(name, known) : std::vector<std::string>{};
-  return {.key = name,
-          .where = "command line",
-          .what = "Unknown option: " + name + ".",
-          .remedy =
-              near.empty() ? "See run_recipe --help." : "Did you mean " + join(near, " or ") + "?"};
-}
-
-// What is left for CLI11, and what is not its business.
-struct Split {
-  std::vector<std::string> options;
-  std::vector<std::string> overrides;
-  std::vector<recipe::Flag> flags;
-};
 
 bool is_number(const std::string& text) {
-  return text.size() > 1 && std::isdigit(static_cast<unsigned char>(text[1]));
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  if (text.size() <= sign) return false;
+  return std::isdigit(static_cast<unsigned char>(text[sign])) != 0 || text[sign] == '.';
 }
 
-bool takes_value(const std::string& name) {
-  return find_key_flag(name) != nullptr ||
-         std::find(kValueOptions.begin(), kValueOptions.end(), name) != kValueOptions.end();
+Problem unknown_option(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Option& option : options())
+    for (const std::string& spelling : spellings(option)) known.push_back(spelling);
+  const std::vector<std::string> near =
+      name.starts_with("--") ? nearest(name, known) : std::vector<std::string>{};
+  std::string remedy = "See run_recipe --help-all.";
+  if (!near.empty()) remedy = "Did you mean " + join(near, " or ") + "?";
+  if (name.find('.') != std::string::npos)
+    remedy = "Overrides have no dashes: " + name.substr(name.find_first_not_of('-')) + "=VALUE.";
+  return problem(name, "Unknown option: " + name + ".", remedy);
 }
 
-Split split(const std::vector<std::string>& arguments, const std::vector<std::string>& known) {
-  Split result;
-  std::vector<Problem> problems;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
+Problem no_override(const std::string& token) {
+  return problem(token, "Expected override in KEY=VALUE form, got " + token + ".",
+                 "Write " + token + "=VALUE; a recipe goes after --recipe.");
+}
+
+// The action that an option asks for.
+std::optional<Action> action_of(Id id) {
+  switch (id) {
+    case Id::dry_run:
+      return Action::dry_run;
+    case Id::validate:
+      return Action::validate;
+    case Id::print_config:
+      return Action::print_config;
+    case Id::print_launch:
+      return Action::print_launch;
+    case Id::list_recipes:
+      return Action::list_recipes;
+    case Id::explain:
+      return Action::explain;
+    case Id::measure_machine:
+      return Action::measure_machine;
+    case Id::version:
+      return Action::version;
+    case Id::help:
+      return Action::help;
+    case Id::help_all:
+      return Action::help_all;
+    case Id::recipe:
+    case Id::model:
+    case Id::mode:
+    case Id::dataset:
+    case Id::step_function:
+    case Id::key:
+    case Id::world_size:
+    case Id::machine:
+    case Id::json:
+    case Id::colour:
+    case Id::dump_env:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Whether `action` reads a recipe: it must, it may, it must not.
+enum class Need : std::uint8_t { must, may, must_not };
+
+Need recipe_need(Action action) {
+  switch (action) {
+    case Action::train:
+    case Action::dry_run:
+    case Action::print_config:
+    case Action::print_launch:
+    case Action::validate:
+      return Need::must;
+    case Action::explain:
+      return Need::may;
+    case Action::list_recipes:
+    case Action::measure_machine:
+    case Action::version:
+    case Action::help:
+    case Action::help_all:
+    case Action::data_build:
+    case Action::completion:
+    case Action::man:
+      return Need::must_not;
+  }
+  return Need::must_not;
+}
+
+class Parser {
+ public:
+  CommandLine parse(const std::vector<std::string>& arguments) {
+    line_.request.search_paths = recipe::default_search_paths();
+    for (std::size_t i = 0; i < arguments.size();) i = take(arguments, i);
+    // Who asks for help gets it, whatever else is wrong.
+    if (line_.action == Action::help || line_.action == Action::help_all) return line_;
+    name_recipe();
+    check_uses();
+    if (!problems_.empty()) throw UsageError(problems_);
+    return line_;
+  }
+
+ private:
+  // Reads the argument at `i`, and its value; returns the place of the next.
+  std::size_t take(const std::vector<std::string>& arguments, std::size_t i) {
     const std::string& token = arguments[i];
     const std::size_t equals = token.find('=');
-    const std::string name = token.substr(0, equals);
-    if (token.empty() || token[0] != '-') {
-      if (equals == std::string::npos && !token.starts_with('~')) {
-        problems.push_back({.key = token,
-                            .where = "command line",
-                            .what = "Expected override in KEY=VALUE form, got " + token + ".",
-                            .remedy = "Write " + token + "=VALUE; a recipe goes after --recipe."});
-      }
-      result.overrides.push_back(token);
-      continue;
+    if (!token.starts_with('-')) {
+      if (equals == std::string::npos && !token.starts_with('~'))
+        problems_.push_back(no_override(token));
+      line_.request.overrides.push_back(token);
+      line_.run_arguments.push_back(token);
+      return i + 1;
     }
-    const bool is_known = name == "-h" || find_key_flag(name) != nullptr ||
-                          std::find(known.begin(), known.end(), name) != known.end();
+    const std::string name = token.substr(0, equals);
     std::optional<std::string> value;
     if (equals != std::string::npos) value = token.substr(equals + 1);
     const bool value_follows = i + 1 < arguments.size() &&
                                (!arguments[i + 1].starts_with('-') || is_number(arguments[i + 1]));
-    if (!is_known) {
-      problems.push_back(unknown_option(name, known));
+    const Option* option = find_option(name);
+    std::size_t next = i + 1;
+    if (option == nullptr) {
+      problems_.push_back(unknown_option(name));
       // What follows is more likely its value than an override of its own.
-      if (!value && value_follows && arguments[i + 1].find('=') == std::string::npos) ++i;
-      continue;
+      if (!value && value_follows && arguments[next].find('=') == std::string::npos) ++next;
+      return next;
     }
-    if (takes_value(name) && !value) {
-      if (!value_follows) {
-        problems.push_back({.key = name, .where = "command line", .what = "needs a value."});
-        continue;
-      }
-      value = arguments[++i];
+    if (option->value != Value::none && !value && value_follows) value = arguments[next++];
+    set(*option, name, value);
+    if (option->section != Section::action && option->section != Section::plan)
+      line_.run_arguments.insert(line_.run_arguments.end(),
+                                 arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                                 arguments.begin() + static_cast<std::ptrdiff_t>(next));
+    return next;
+  }
+
+  void set(const Option& option, const std::string& name, const std::optional<std::string>& value) {
+    if (option.value == Value::none && value) {
+      problems_.push_back(problem(name, "takes no value.", "Write " + name + "."));
+      return;
     }
-    if (const KeyFlag* flag = find_key_flag(name)) {
-      result.flags.push_back({name, flag->key, *value});
-    } else {
-      result.options.push_back(name);
-      if (value) result.options.push_back(*value);
+    if (option.value != Value::none && (!value || (value->empty() && option.id != Id::key))) {
+      problems_.push_back(problem(name, "needs a value.",
+                                  fmt::format("Write {} {}. {}", name, option.shown, option.help)));
+      return;
+    }
+    if (option.value == Value::words && !is_word(option, *value)) return;
+    note_repetition(option, name, value.value_or(""));
+    if (const std::optional<Action> action = action_of(option.id)) take_action(*action, name);
+    keep(option, name, value.value_or(""));
+  }
+
+  bool is_word(const Option& option, const std::string& value) {
+    const std::vector<std::string> words = words_of(option);
+    if (std::find(words.begin(), words.end(), value) != words.end()) return true;
+    const std::string remedy =
+        option.id == Id::dataset
+            ? "Use --dataset mock, or dataset.data_path=PREFIX for .bin/.idx files."
+            : fmt::format("Use {} {}.", option.name, join(words, ", "));
+    problems_.push_back(problem(
+        option.name, fmt::format("'{}' is not one of {}.", value, join(words, ", ")), remedy));
+    return false;
+  }
+
+  void note_repetition(const Option& option, const std::string& name, const std::string& value) {
+    const auto [place, is_new] = given_.emplace(&option, value);
+    if (is_new) return;
+    if (place->second != value) {
+      Problem warning =
+          problem(name, fmt::format("is given twice; the last, {}, counts", value), "");
+      warning.severity = Severity::warning;
+      line_.warnings.push_back(warning);
+    }
+    place->second = value;
+  }
+
+  void take_action(Action action, const std::string& name) {
+    const bool had_help = line_.action == Action::help || line_.action == Action::help_all;
+    if (had_help) return;
+    if (!action_name_.empty() && action != line_.action && action != Action::help &&
+        action != Action::help_all) {
+      problems_.push_back(problem(name,
+                                  fmt::format("{} and {} exclude each other.", action_name_, name),
+                                  "Give one of them."));
+    }
+    line_.action = action;
+    action_name_ = name;
+  }
+
+  // Where the value of an option goes.
+  void keep(const Option& option, const std::string& name, const std::string& value) {
+    switch (option.id) {
+      case Id::key:
+        line_.request.flags.push_back(
+            {name, option.key, option.value == Value::none ? "true" : value});
+        break;
+      case Id::dataset:
+        line_.request.flags.push_back({name, "dataset.blend", "null"});
+        break;
+      case Id::explain:
+        line_.explain_key = value;
+        break;
+      case Id::measure_machine:
+        line_.machine_file = value;
+        break;
+      case Id::machine:
+        line_.machine = value;
+        line_.machine_is_default = false;
+        break;
+      case Id::world_size:
+        keep_world_size(value);
+        break;
+      case Id::json:
+        line_.json = true;
+        break;
+      case Id::dump_env:
+        line_.dump_env = true;
+        break;
+      case Id::colour:
+        line_.colour = value == "always"  ? Colour::always
+                       : value == "never" ? Colour::never
+                                          : Colour::automatic;
+        break;
+      case Id::recipe:
+      case Id::model:
+      case Id::mode:
+      case Id::step_function:
+      case Id::dry_run:
+      case Id::validate:
+      case Id::print_config:
+      case Id::print_launch:
+      case Id::list_recipes:
+      case Id::version:
+      case Id::help:
+      case Id::help_all:
+        break;  // an action, or looked at when all are known
     }
   }
-  if (!problems.empty()) throw UsageError(problems);
-  return result;
-}
 
-// Runs CLI11 and turns its errors into ours.
-void parse_options(CLI::App& app, std::vector<std::string> options) {
-  std::reverse(options.begin(), options.end());
-  try {
-    app.parse(std::move(options));
-  } catch (const CLI::ParseError& error) {
-    refuse("", error.what(), "See run_recipe --help.");
+  void keep_world_size(const std::string& value) {
+    int ranks = 0;
+    const char* end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, ranks);
+    if (error != std::errc() || stop != end || ranks < 1 || ranks > kMostRanks) {
+      problems_.push_back(problem("--world-size", fmt::format("'{}' is no number of ranks.", value),
+                                  "Use a whole number of at least 1."));
+      return;
+    }
+    line_.request.world_size = ranks;
   }
-}
 
-CommandLine parse_data(std::vector<std::string> arguments) {
+  std::string value_of(Id id) const {
+    const auto found = given_.find(&option_of(id));
+    return found == given_.end() ? "" : found->second;
+  }
+
+  // The recipe's name from --recipe, or from --model and --mode.
+  void name_recipe() {
+    const std::string recipe = value_of(Id::recipe), model = value_of(Id::model);
+    std::string mode = value_of(Id::mode);
+    if (!recipe.empty() && !model.empty())
+      problems_.push_back(
+          problem("--model", "--recipe and --model exclude each other.", "Give one of them."));
+    if (!recipe.empty() || model.empty()) {
+      line_.request.recipe = recipe;
+      if (!recipe.empty() && !mode.empty()) check_mode(recipe, mode);
+      return;
+    }
+    if (mode.empty())
+      problems_.push_back(
+          problem("--mode",
+                  "Unable to infer training mode; pass --mode or use a conventional --recipe name.",
+                  "Use --mode pretrain."));
+    if (mode == "lora" || mode == "dora") mode = "peft";
+    line_.request.recipe = model + "_" + mode;
+  }
+
+  // A mode beside a recipe may only say what the recipe's name says.
+  void check_mode(const std::string& recipe, const std::string& mode) {
+    const std::string stem = std::filesystem::path(recipe).stem().string();
+    const bool pretrain = stem.find("pretrain") != std::string::npos;
+    const bool peft = stem.find("peft") != std::string::npos;
+    const bool sft = stem.find("sft") != std::string::npos;
+    if (!pretrain && !peft && !sft) {
+      if (mode == "pretrain") return;
+      problems_.push_back(
+          problem("--mode", fmt::format("nothing in {} is changed by --mode {}.", recipe, mode),
+                  "Leave it out; the recipe says what it trains."));
+    } else if ((mode == "pretrain" && !pretrain) || (mode == "sft" && !sft) ||
+               ((mode == "lora" || mode == "dora") && !peft)) {
+      problems_.push_back(problem("--mode",
+                                  fmt::format("--mode {} contradicts the recipe {}.", mode, recipe),
+                                  "Leave --mode out, or name another recipe."));
+    }
+  }
+
+  void check_uses() {
+    const bool about_recipe = !line_.request.recipe.empty() || !line_.request.flags.empty() ||
+                              !line_.request.overrides.empty();
+    const Need need = recipe_need(line_.action);
+    if (need == Need::must_not && about_recipe)
+      problems_.push_back(problem(action_name_, action_name_ + " reads no recipe.",
+                                  "Leave recipe, flags and overrides out."));
+    if (line_.request.recipe.empty() && value_of(Id::recipe).empty() &&
+        (need == Need::must || (need == Need::may && about_recipe)))
+      problems_.push_back(problem("--recipe", "no recipe given.",
+                                  "Use --recipe NAME; run_recipe --list-recipes shows the names."));
+    const Action action = line_.action;
+    const bool is_plan = action == Action::dry_run || action == Action::print_launch;
+    if (given_.contains(&option_of(Id::machine)) && !is_plan)
+      problems_.push_back(problem("--machine", "is for plans only.", "Add --dry-run."));
+    if (given_.contains(&option_of(Id::world_size)) &&
+        (action == Action::train || need == Need::must_not))
+      problems_.push_back(problem("--world-size", "is for plans only.",
+                                  "Add --dry-run; a run has the ranks that mpirun -n N starts."));
+    if (line_.json && !is_json(action))
+      problems_.push_back(
+          problem("--json", "this answer has no JSON form.",
+                  "Use it with --dry-run, --validate, --list-recipes or --version."));
+  }
+
+  static bool is_json(Action action) {
+    return action == Action::dry_run || action == Action::validate ||
+           action == Action::list_recipes || action == Action::version;
+  }
+
+  CommandLine line_;
+  std::map<const Option*, std::string> given_;  // the last value
+  std::string action_name_;
+  std::vector<Problem> problems_;
+};
+
+// Commands have few arguments of their own; anything else is refused.
+CommandLine parse_completion(const std::vector<std::string>& arguments) {
   CommandLine line;
-  line.action = Action::data_build;
-  if (arguments.size() < 2 || arguments[1] != "build")
-    refuse("data", "has one command, build.",
-           "Use run_recipe data build --input FILE... --output PREFIX.");
-  arguments.erase(arguments.begin(), arguments.begin() + 2);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--output" && i + 1 < arguments.size()) {
-      line.output_prefix = arguments[++i];
-    } else if (arguments[i] == "--help" || arguments[i] == "-h") {
-      line.action = Action::help;
-    } else if (arguments[i].starts_with("--") && arguments[i] != "--input") {
-      refuse(arguments[i], "Unknown option: " + arguments[i] + ".",
-             "Use run_recipe data build --input FILE... --output PREFIX.");
-    } else if (arguments[i] != "--input") {
-      line.inputs.push_back(arguments[i]);
-    }
-  }
-  if (line.action == Action::help) return line;
-  if (line.inputs.empty()) refuse("--input", "no input file.", "Name at least one text file.");
-  if (line.output_prefix.empty())
-    refuse("--output", "no output prefix.", "Name the path of the .bin and .idx without ending.");
+  line.action = Action::completion;
+  const bool known = arguments.size() == 2 &&
+                     (arguments[1] == "bash" || arguments[1] == "zsh" || arguments[1] == "fish");
+  if (!known)
+    throw UsageError(problem("completion", "needs the name of one shell.",
+                             "Use run_recipe completion bash, zsh or fish."));
+  line.shell = arguments[1];
   return line;
 }
 
-// The recipe's name from --recipe, or from --model and --mode.
-std::string recipe_name(const std::string& recipe, const std::string& model, std::string mode) {
-  if (!recipe.empty() && !model.empty())
-    refuse("--model", "--recipe and --model exclude each other.", "Give one of them.");
-  if (!recipe.empty() || model.empty()) return recipe;
-  if (mode.empty())
-    refuse("--mode",
-           "Unable to infer training mode; pass --mode or use a conventional --recipe name.",
-           "Use --mode pretrain.");
-  if (mode == "lora" || mode == "dora") mode = "peft";
-  return model + "_" + mode;
+CommandLine parse_man(const std::vector<std::string>& arguments) {
+  CommandLine line;
+  line.action = Action::man;
+  if (arguments.size() > 1)
+    throw UsageError(problem("man", "takes no arguments.", "Use run_recipe man."));
+  return line;
+}
+
+CommandLine parse_data(const std::vector<std::string>& arguments) {
+  const std::string usage = "Use run_recipe data build --input FILE... --output PREFIX.";
+  CommandLine line;
+  line.action = Action::data_build;
+  if (arguments.size() < 2 || arguments[1] != "build")
+    throw UsageError(problem("data", "has one command, build.", usage));
+  std::vector<Problem> problems;
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    const std::string& token = arguments[i];
+    if (token == "--output") {
+      if (i + 1 < arguments.size()) line.output_prefix = arguments[++i];
+    } else if (token.starts_with("--output=")) {
+      line.output_prefix = token.substr(token.find('=') + 1);
+    } else if (token.starts_with("--input=")) {
+      line.inputs.push_back(token.substr(token.find('=') + 1));
+    } else if (token.starts_with("--") && token != "--input") {
+      problems.push_back(problem(token, "Unknown option: " + token + ".", usage));
+    } else if (token != "--input") {
+      line.inputs.push_back(token);
+    }
+  }
+  if (line.inputs.empty())
+    problems.push_back(problem("--input", "no input file.", "Name at least one text file."));
+  if (line.output_prefix.empty())
+    problems.push_back(problem("--output", "no output prefix.",
+                               "Name the path of the .bin and .idx without ending."));
+  if (!problems.empty()) throw UsageError(problems);
+  return line;
 }
 
 }  // namespace
 
 CommandLine parse(const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] == "data") return parse_data(arguments);
-  CommandLine line;
-  line.arguments = arguments;
-  line.request.search_paths = recipe::default_search_paths();
-
-  CLI::App app;
-  app.set_help_flag();
-  std::string recipe, model, mode, dataset, step_function;
-  int world_size = 0;
-  bool help = false, version = false, list = false, dry_run = false, print_config = false,
-       print_launch = false, validate = false, deterministic = false;
-  app.add_option("--recipe", recipe);
-  app.add_option("--model", model);
-  app.add_option("--mode", mode)->check(CLI::IsMember({"pretrain", "sft", "lora", "dora"}));
-  app.add_option("--dataset", dataset);
-  app.add_option("--step-func", step_function);
-  app.add_option("--explain", line.explain_key);
-  app.add_option("--world-size", world_size)->check(CLI::PositiveNumber);
-  CLI::Option* machine = app.add_option("--machine", line.machine);
-  app.add_flag("-h,--help", help);
-  app.add_flag("--version", version);
-  app.add_flag("--list-recipes", list);
-  app.add_flag("--dry-run,--dry_run", dry_run);
-  app.add_flag("--print-config", print_config);
-  app.add_flag("--print-launch", print_launch);
-  app.add_flag("--validate", validate);
-  app.add_flag("--json", line.json);
-  app.add_flag("--deterministic", deterministic);
-  app.add_flag("--dump-env", line.dump_env);
-  const Split parts = split(arguments, known_options(app));
-  line.request.overrides = parts.overrides;
-  line.request.flags = parts.flags;
-  parse_options(app, parts.options);
-
-  line.request.recipe = recipe_name(recipe, model, mode);
-  if (world_size > 0) line.request.world_size = world_size;
-  if (deterministic)
-    line.request.flags.push_back({"--deterministic", "model.deterministic_mode", "true"});
-  if (!dataset.empty() && dataset != "mock")
-    refuse("--dataset", "the preset '" + dataset + "' is not supported.",
-           "Use --dataset mock, or dataset.data_path=PREFIX for .bin/.idx files.");
-  if (dataset == "mock") line.request.flags.push_back({"--dataset", "dataset.blend", "null"});
-  if (!step_function.empty())
-    refuse("--step-func", "there is one forward step, GPT's.", "Leave it out.");
-
-  if (help)
-    line.action = Action::help;
-  else if (version)
-    line.action = Action::version;
-  else if (list)
-    line.action = Action::list_recipes;
-  else if (app.count("--explain") > 0)
-    line.action = Action::explain;
-  else if (dry_run)
-    line.action = Action::dry_run;
-  else if (print_config)
-    line.action = Action::print_config;
-  else if (print_launch)
-    line.action = Action::print_launch;
-  else if (validate)
-    line.action = Action::validate;
-
-  const bool needs_recipe = line.action == Action::train || line.action == Action::dry_run ||
-                            line.action == Action::print_config ||
-                            line.action == Action::print_launch || line.action == Action::validate;
-  if (needs_recipe && line.request.recipe.empty())
-    refuse("--recipe", "no recipe given.",
-           "Use --recipe NAME; run_recipe --list-recipes shows the names.");
-  if (machine->count() > 0 && line.action == Action::train)
-    refuse("--machine", "is for plans only.", "Add --dry-run.");
-  return line;
+  const std::string first = arguments.empty() ? "" : arguments[0];
+  if (first != "data" && first != "completion" && first != "man") return Parser().parse(arguments);
+  for (const std::string& argument : arguments) {
+    if (argument == "--help" || argument == "-h" || argument == "--help-all") {
+      CommandLine line;
+      line.action = Action::help_all;
+      return line;
+    }
+  }
+  if (first == "completion") return parse_completion(arguments);
+  return first == "man" ? parse_man(arguments) : parse_data(arguments);
 }
 
-std::string help_text() {
-  return
-      R"(run_recipe trains GPT and mixture-of-experts models from a recipe.
-
-usage: run_recipe --recipe NAME|FILE [flags] [key=value ...]
-       run_recipe data build --input FILE... --output PREFIX
-
-examples:
-  run_recipe --recipe tiny_gpt_pretrain                        train on one rank
-  run_recipe --recipe tiny_gpt_pretrain optimizer.lr=1e-3      override a value
-  run_recipe --recipe qwen3_30b_a3b_pretrain --dry-run         layout, memory, launch line
-  run_recipe --explain optimizer.optimizer_offload_fraction    what a key means
-
-what to do with the recipe (default: train)
-  --dry-run             resolve, check and plan; needs no GPU, launch or data
-  --validate [--json]   check only
-  --print-config        the resolved recipe as YAML
-  --print-launch        the command that starts it on its ranks
-  --world-size N        plan for N ranks (default: dist.world_size of the recipe)
-  --machine NAME|FILE   plan for this machine, from configs/machines
-
-about run_recipe
-  --list-recipes  --explain KEY  --version  --help
-
-flags for common keys (an override of the same key wins)
-  -ms --max_steps    -gb --global_batch_size    -mb --micro_batch_size    -sl --seq_length
-  -tp -pp -cp -vp -ep -etp  parallel sizes      --lr --min_lr --warmup_iters
-  --save_dir --load_dir --save_interval --pretrained_checkpoint
-  --model STEM --mode pretrain    --dataset mock    --deterministic    --dump-env
-
-overrides:  a.b=v changes, +a.b=v adds, ++a.b=v sets, ~a.b deletes; lists [a,b], maps {k:v}, null
-exit codes: 0 done, 1 failure, 2 usage or configuration, 128+n stopped by signal n
-)";
+bool wants_json(const std::vector<std::string>& arguments) {
+  return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
 }
 
 }  // namespace rr::app

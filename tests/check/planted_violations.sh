@@ -25,7 +25,7 @@ clean_tree() {
   printf '// Layers.\n#include <torch/torch.h>\n\n#include <vector>\n' >lib/model/layers.cc
   printf '// JSON.\n#include <nlohmann/json.hpp>\n' >lib/checkpoint/json.cc
   printf '// Base test.\n#include "base/hidden.h"\n' >tests/base/base_test.cc
-  printf '// Program.\n#include <CLI/CLI.hpp>\n\n#include "cli.h"\nconst char* options[] = {"--recipe", "--dry-run"};\n' >app/main.cc
+  printf '// Program.\n#include <nlohmann/json.hpp>\n\n#include "cli.h"\nconst char* options[] = {"--recipe", "--dry-run"};\n' >app/main.cc
   printf '// Arguments.\n' >app/cli.h
   printf '# A tiny run.\ntrain: {}\n' >recipes/tiny.yaml
   printf '#!/usr/bin/env bash\n# Builds.\ntrue\n' >scripts/build
