@@ -169,7 +169,7 @@ struct LinearNode final : Node {
     at::Tensor dx = empty(input.sizes(), type);
     {
       const Fp32 w32(weight->value, type);
-      const at::Tensor acc = type == DType::f32 ? dx : scratch(rows * in);
+      const at::Tensor acc = type == DType::f32 ? dx : emulation_scratch(type, rows * in);
       gemm(rows, in, out, 1.0F, {dy32.data(), out}, {w32.data(), in}, 0.0F,
            acc.mutable_data_ptr<float>(), in);
       if (type != DType::f32) round_to_bf16(acc.const_data_ptr<float>(), dx.data_ptr(), rows * in);
@@ -199,7 +199,7 @@ at::Tensor linear(const Run& run, const at::Tensor& x, Weight& weight, Weight* b
   {
     const Fp32 x32(x, run.type);
     const Fp32 w32(weight.value, run.type);
-    const at::Tensor acc = direct ? y : scratch(rows * out);
+    const at::Tensor acc = direct ? y : emulation_scratch(run.type, rows * out);
     gemm(rows, out, in, 1.0F, {x32.data(), in}, {w32.data(), in, true}, 0.0F,
          acc.mutable_data_ptr<float>(), out);
     if (!direct || bias != nullptr || residual.defined()) {

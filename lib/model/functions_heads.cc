@@ -87,7 +87,7 @@ struct AttentionNode final : Node {
     at::Tensor dq = empty(query.sizes(), shape.type);
     at::Tensor dk = empty(key.sizes(), shape.type);
     at::Tensor dv = empty(value.sizes(), shape.type);
-    const at::Tensor buffer = scratch(attention_backward_scratch(shape));
+    const at::Tensor buffer = emulation_scratch(shape.type, attention_backward_scratch(shape));
     AttentionBackward args{};
     args.q = query.const_data_ptr();
     args.k = key.const_data_ptr();
@@ -115,7 +115,7 @@ at::Tensor attention(const Run& run, const Heads& heads, const HeadsShape& shape
   at::Tensor out = empty({run.rows(), shape.heads * shape.dim}, run.type);
   const at::Tensor log_sum = scratch(shape.batch * shape.heads * shape.seq);
   {
-    const at::Tensor buffer = scratch(attention_forward_scratch(args));
+    const at::Tensor buffer = emulation_scratch(run.type, attention_forward_scratch(args));
     attention_forward(args, heads.q.const_data_ptr(), heads.k.const_data_ptr(),
                       heads.v.const_data_ptr(), out.data_ptr(), log_sum.mutable_data_ptr<float>(),
                       buffer.mutable_data_ptr<float>());
@@ -150,7 +150,7 @@ struct HeadNode final : Node {
     at::Tensor dx = empty(input.sizes(), type);
     {
       const Fp32 w32(head->data(), vocab * hidden, type);
-      const at::Tensor acc = type == DType::f32 ? dx : scratch(rows * hidden);
+      const at::Tensor acc = type == DType::f32 ? dx : emulation_scratch(type, rows * hidden);
       gemm(rows, hidden, vocab, 1.0F, {d32.data(), vocab}, {w32.data(), hidden}, 0.0F,
            acc.mutable_data_ptr<float>(), hidden);
       if (type != DType::f32) {

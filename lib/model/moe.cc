@@ -36,7 +36,7 @@ struct DispatchNode final : Node {
          dw.overwrite ? 0.0F : 1.0F, dw.data, hidden);
     const Fp32 w32(router->value, type);
     at::Tensor dx = empty(input.sizes(), type);
-    const at::Tensor acc = type == DType::f32 ? dx : scratch(tokens * hidden);
+    const at::Tensor acc = type == DType::f32 ? dx : emulation_scratch(type, tokens * hidden);
     gemm(tokens, hidden, experts, 1.0F, {d, experts}, {w32.data(), hidden}, 0.0F,
          acc.mutable_data_ptr<float>(), hidden);
     if (type != DType::f32) {
@@ -121,7 +121,7 @@ std::vector<Piece> row_pieces(const std::vector<std::int64_t>& offsets) {
 class ExpertWeights {
  public:
   ExpertWeights(const Weight& weight, DType type) : weight_(weight), type_(type) {
-    if (type != DType::f32) buffer_ = scratch(max_threads() * weight.piece_size());
+    if (type != DType::f32) buffer_ = emulation_scratch(type, max_threads() * weight.piece_size());
   }
   const float* of(std::int64_t expert, int thread) const {
     const void* data = weight_.data(expert);
@@ -145,7 +145,7 @@ at::Tensor multiply(DType type, const at::Tensor& in, const Weight& weight, bool
   const std::int64_t ld = weight.value.size(2);
   at::Tensor out = empty({rows, n}, type);
   const Fp32 in32(in, type);
-  const at::Tensor acc = type == DType::f32 ? out : scratch(rows * n);
+  const at::Tensor acc = type == DType::f32 ? out : emulation_scratch(type, rows * n);
   float* result = acc.mutable_data_ptr<float>();
   const ExpertWeights weights(weight, type);
   const std::vector<Piece> pieces = row_pieces(offsets);

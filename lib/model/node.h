@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "model/functions.h"
+#include "model/torch_globals.h"
 
 namespace rr::model {
 
@@ -34,13 +35,19 @@ inline void set_output(const at::Tensor& output, const std::shared_ptr<Node>& no
 
 // fp32 memory for a moment.
 inline at::Tensor scratch(std::int64_t elements) { return empty({elements}, DType::f32); }
+// The same for what arithmetic in bf16 would not need; `type` f32: counted like any other.
+inline at::Tensor emulation_scratch(DType type, std::int64_t elements) {
+  if (type == DType::f32) return scratch(elements);
+  const Uncounted uncounted;
+  return scratch(elements);
+}
 
 // The values as fp32: the tensor's own memory, or a widened copy.
 class Fp32 {
  public:
   Fp32(const void* data, std::int64_t count, DType type) : data_(static_cast<const float*>(data)) {
     if (type == DType::f32) return;
-    copy_ = scratch(count);
+    copy_ = emulation_scratch(type, count);
     widen(data, copy_.mutable_data_ptr<float>(), count);
     data_ = copy_.const_data_ptr<float>();
   }

@@ -1,7 +1,8 @@
 // The two globals of the program, both asked for by torch.
 //
-// The allocator counts live bytes as the device pool of the one Device and keeps freed blocks in
-// size classes: a fresh large block costs more in page faults than the work on it.
+// The allocator counts live bytes (but those of an Uncounted) as the device pool of the one Device
+// and keeps freed blocks in size classes: a fresh large block costs more in page faults than the
+// work on it.
 #include "model/torch_globals.h"
 
 #include <ATen/Parallel.h>
@@ -27,8 +28,10 @@ constexpr int kStepBits = 3;         // eight classes for each doubling: at most
 constexpr std::size_t kSmallest = 256;
 constexpr std::size_t kNumClasses = 64 << kStepBits;
 
+thread_local bool uncounted = false;
+
 struct Header {
-  std::size_t bytes;  // asked for
+  std::size_t bytes;  // counted
   std::size_t index;  // size class
 };
 
@@ -72,8 +75,9 @@ class CountingAllocator final : public c10::Allocator {
       block = std::aligned_alloc(64, round_up_to_64(class_bytes(index)) + kPrefix);
     if (block == nullptr)
       throw Error("no memory for a tensor of " + std::to_string(bytes) + " bytes");
-    new (block) Header{bytes, index};
-    if (device_ != nullptr) device_->report(Pool::device, static_cast<std::int64_t>(bytes));
+    const std::size_t counted = uncounted ? 0 : bytes;
+    new (block) Header{counted, index};
+    if (device_ != nullptr) device_->report(Pool::device, static_cast<std::int64_t>(counted));
     return static_cast<char*>(block) + kPrefix;
   }
   static std::size_t round_up_to_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -125,6 +129,9 @@ bool installed = false;
 }  // namespace
 
 void set_hook_factory(HookFactory* factory) { hook_factory = factory; }
+Uncounted::Uncounted() : before_(uncounted) { uncounted = true; }
+Uncounted::~Uncounted() { uncounted = before_; }
+
 bool torch_globals_installed() { return installed; }
 
 void install_torch_globals(device::Device& device, int threads) {

@@ -22,4 +22,17 @@ class HookFactory {
 void set_hook_factory(HookFactory* factory);
 bool torch_globals_installed();
 
+// While one lives, tensors that this thread allocates do not count as device memory: fp32 copies of
+// bf16 values, which only a CPU without bf16 arithmetic needs.
+class Uncounted {
+ public:
+  Uncounted();
+  ~Uncounted();
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace rr::model
