@@ -73,8 +73,7 @@ Runtime build(const plan::Plan& plan, comm::World& world) {
     runtime.device = device::make_cpu_device();
     runtime.threads = std::make_unique<ThreadPool>(runtime.num_threads);
     model::install_torch_globals(*runtime.device, runtime.num_threads);
-    // Middle stages know all shapes from the Plan and never open the data.
-    if (runtime.first_stage() || runtime.last_stage()) {
+    if (runtime.reads_data()) {
       runtime.train_samples = data::open(plan.data, data::Split::train);
       if (plan.batch.eval_interval > 0)
         runtime.valid_samples = data::open(plan.data, data::Split::valid);

@@ -24,7 +24,7 @@ struct Runtime {
   comm::Groups groups;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<ThreadPool> threads;
-  std::unique_ptr<data::Samples> train_samples, valid_samples;  // first and last stage only
+  std::unique_ptr<data::Samples> train_samples, valid_samples;  // where reads_data()
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<offload::Store> store;
   std::unique_ptr<model::Model> model;
@@ -32,6 +32,11 @@ struct Runtime {
   comm::Communicator& world() const { return groups[plan::Group::world]; }
   bool first_stage() const { return rank.stage == 0; }
   bool last_stage() const { return rank.stage + 1 == plan.topology.pipeline; }
+  // Middle stages know shapes and positions from the Plan, unless documents reset them.
+  bool reads_data() const {
+    return first_stage() || last_stage() || plan.data.reset_position_ids ||
+           plan.data.reset_attention_mask;
+  }
   bool speaks() const { return rank.rank + 1 == plan.topology.world; }  // prints the training line
 };
 

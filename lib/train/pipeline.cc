@@ -145,7 +145,7 @@ at::Tensor Execution::receive(int peer, int tag) const {
 }
 
 model::Tokens Execution::read(int micro_batch) const {
-  if (!runtime_.first_stage() && !runtime_.last_stage()) return {};
+  if (!runtime_.reads_data()) return {};
   const comm::Communicator& replicas = runtime_.groups[plan::Group::data];
   const data::Batch batch = data::read_batch(*samples_, consumed_, micro_batch, micro_batch_size_,
                                              replicas.rank(), replicas.size(), at_end_);
