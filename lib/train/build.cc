@@ -72,7 +72,7 @@ Runtime build(const plan::Plan& plan, comm::World& world) {
   together(runtime.world(), [&] {
     runtime.device = device::make_cpu_device();
     runtime.threads = std::make_unique<ThreadPool>(runtime.num_threads);
-    model::install_torch_globals(*runtime.device, runtime.num_threads);
+    runtime.torch = std::make_unique<TorchGlobals>(*runtime.device, runtime.num_threads);
     if (runtime.reads_data()) {
       runtime.train_samples = data::open(plan.data, data::Split::train);
       if (plan.batch.eval_interval > 0)

@@ -15,6 +15,16 @@
 
 namespace rr::train {
 
+// Torch's allocator reports to the device; here it stops before the device goes.
+struct TorchGlobals {
+  TorchGlobals(device::Device& device, int threads) {
+    model::install_torch_globals(device, threads);
+  }
+  ~TorchGlobals() { model::release_torch_globals(); }
+  TorchGlobals(const TorchGlobals&) = delete;
+  TorchGlobals& operator=(const TorchGlobals&) = delete;
+};
+
 // Destroyed in reverse order: what comes later may use what stands above it.
 struct Runtime {
   const plan::Plan& plan;
@@ -23,6 +33,7 @@ struct Runtime {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   comm::Groups groups;
   std::unique_ptr<device::Device> device;
+  std::unique_ptr<TorchGlobals> torch;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<data::Samples> train_samples, valid_samples;  // where reads_data()
   std::unique_ptr<optim::Optimizer> optimizer;
