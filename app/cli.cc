@@ -30,14 +30,23 @@ bool is_number(const std::string& text) {
   return std::isdigit(static_cast<unsigned char>(text[sign])) != 0 || text[sign] == '.';
 }
 
+// Options are not to be abbreviated, so a beginning is a likely mistake: it comes first.
+std::vector<std::string> likely_options(const std::string& name) {
+  if (!name.starts_with("--")) return {};
+  std::vector<std::string> known, begun;
+  for (const Option& option : options()) {
+    for (const std::string& spelling : spellings(option)) {
+      known.push_back(spelling);
+      if (spelling == option.name && spelling.starts_with(name)) begun.push_back(spelling);
+    }
+  }
+  return begun.empty() || begun.size() > 3 ? nearest(name, known) : begun;
+}
+
 Problem unknown_option(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Option& option : options())
-    for (const std::string& spelling : spellings(option)) known.push_back(spelling);
-  const std::vector<std::string> near =
-      name.starts_with("--") ? nearest(name, known) : std::vector<std::string>{};
+  const std::vector<std::string> likely = likely_options(name);
   std::string remedy = "See run_recipe --help-all.";
-  if (!near.empty()) remedy = "Did you mean " + join(near, " or ") + "?";
+  if (!likely.empty()) remedy = "Did you mean " + join(likely, " or ") + "?";
   if (name.find('.') != std::string::npos)
     remedy = "Overrides have no dashes: " + name.substr(name.find_first_not_of('-')) + "=VALUE.";
   return problem(name, "Unknown option: " + name + ".", remedy);
@@ -221,7 +230,8 @@ class Parser {
             {name, option.key, option.value == Value::none ? "true" : value});
         break;
       case Id::dataset:
-        line_.request.flags.push_back({name, "dataset.blend", "null"});
+        for (const char* key : {"dataset.blend", "dataset.blend_per_split", "dataset.data_path"})
+          line_.request.flags.push_back({name, key, "null"});
         break;
       case Id::explain:
         line_.explain_key = value;

@@ -150,7 +150,10 @@ void lay_environment(Node* tree, std::vector<Problem>* problems) {
 
 std::string quote_hint(const std::string& text) {
   const std::size_t equal = text.find('=');
-  return fmt::format("{}'{}'", text.substr(0, equal + 1), text.substr(equal + 1));
+  std::string value;
+  for (const char c : text.substr(equal + 1))
+    value += c == '\'' ? std::string("\\'") : std::string(1, c);
+  return fmt::format("{}'{}'", text.substr(0, equal + 1), value);
 }
 
 Problem parse_problem(const std::string& text, const std::string& where,
