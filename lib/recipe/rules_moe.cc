@@ -171,17 +171,6 @@ Verdict expert_overlap(const Facts& f) {
   return {};
 }
 
-Verdict router_type(const Facts& f) {
-  const Model& m = f.config.model;
-  if (!has_experts(f) || *m.num_moe_experts < 32 || m.moe_router_dtype) return {};
-  // An architecture of configs/models is as its makers trained it.
-  if (!f.is_set("model.num_moe_experts")) return {};
-  if (f.config.mixed_precision == "fp32") return {};
-  return Finding{
-      fmt::format("with {} experts the router's scores want more than bf16", *m.num_moe_experts),
-      "Consider model.moe_router_dtype=fp32."};
-}
-
 Verdict unused_aux_loss(const Facts& f) {
   const Model& m = f.config.model;
   if (!has_experts(f) || m.moe_router_load_balancing_type != "none" || m.moe_aux_loss_coeff == 0) {
@@ -253,10 +242,6 @@ const std::vector<Rule>& moe_rules() {
        {"model.overlap_moe_expert_parallel_comm", kEp, kDispatcher},
        "dispatch overlap has what it needs",
        expert_overlap},
-      {kWarning,
-       {"model.moe_router_dtype", kExperts},
-       "many experts want fp32 router scores",
-       router_type},
       {kWarning,
        {"model.moe_aux_loss_coeff", "model.moe_router_load_balancing_type"},
        "an auxiliary loss needs its balancing type",

@@ -142,6 +142,20 @@ Verdict eval_settings(const Facts& f) {
                  ""};
 }
 
+// Switching the overlap on asks for what is done anyway; off is not to be had.
+Verdict overlap_off(const Facts& f) {
+  for (const char* key :
+       {"ddp.overlap_grad_reduce", "ddp.overlap_param_gather", "optimizer.overlap_param_gather",
+        "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather"}) {
+    if (!f.is_set(key) || f.value(key) != "false") continue;
+    return Finding{fmt::format("{} has no effect here: gradients are always reduced under backward "
+                               "and weights gathered under forward, with the same numbers",
+                               f.show(key)),
+                   ""};
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<Rule>& optimizer_rules() {
@@ -198,6 +212,11 @@ const std::vector<Rule>& optimizer_rules() {
        {"checkpoint.save_interval", "checkpoint.save"},
        "a save interval needs a folder to save to",
        save_interval_unused},
+      {kWarning,
+       {"ddp.overlap_grad_reduce", "ddp.overlap_param_gather", "optimizer.overlap_param_gather",
+        "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather"},
+       "data-parallel traffic always overlaps",
+       overlap_off},
       {kWarning,
        {"validation.eval_interval", "train.train_iters"},
        "the evaluation interval is within the run",

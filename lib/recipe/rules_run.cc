@@ -20,6 +20,19 @@ Verdict runs_with(const Facts& f, const char* key, std::initializer_list<const c
 
 bool has_experts(const Facts& f) { return f.config.model.num_moe_experts.value_or(0) > 0; }
 
+Verdict document_ends(const Facts& f) {
+  const Dataset& d = f.config.dataset;
+  const std::string& type = f.config.tokenizer.tokenizer_type;
+  if (!d.reset_position_ids && !d.reset_attention_mask && !d.eod_mask_loss) return {};
+  if (type == "ByteTokenizer" || type == "NullTokenizer") return {};
+  return Finding{
+      fmt::format("reset_position_ids, reset_attention_mask and eod_mask_loss need to know which "
+                  "token ends a document, which tokenizer.tokenizer_type={} does not tell here; "
+                  "this can be planned but not run yet",
+                  type),
+      "Use tokenizer.tokenizer_type=NullTokenizer with tokenizer.null_tokenizer_eod_id."};
+}
+
 }  // namespace
 
 const std::vector<Rule>& run_rules() {
@@ -62,6 +75,17 @@ const std::vector<Rule>& run_rules() {
          if (f.config.mixed_precision == "fp32") return {};
          return runs_with(f, "ddp.grad_reduce_in_fp32", {"true"},
                           "Use ddp.grad_reduce_in_fp32=true.");
+       }},
+      {kPlan,
+       {"model.qk_layernorm", "model.normalization"},
+       "queries and keys are normalised by their root mean square",
+       [](const Facts& f) -> Verdict {
+         const Model& m = f.config.model;
+         if (!m.qk_layernorm || m.normalization == "RMSNorm") return {};
+         return Finding{fmt::format("model.qk_layernorm=true with model.normalization={} can be "
+                                    "planned but not run yet",
+                                    m.normalization),
+                        "Use model.normalization=RMSNorm or model.qk_layernorm=false."};
        }},
       {kPlan,
        {"model.position_embedding_type"},
@@ -149,6 +173,11 @@ const std::vector<Rule>& run_rules() {
          return runs_with(f, "optimizer.offload_placement", {"latest"},
                           "Use optimizer.offload_placement=latest.");
        }},
+      {kPlan,
+       {"dataset.reset_position_ids", "dataset.reset_attention_mask", "dataset.eod_mask_loss",
+        "tokenizer.tokenizer_type"},
+       "what goes by documents needs a tokenizer whose end of document is known",
+       document_ends},
       {kPlan,
        {"dataset.dataloader_type"},
        "the single order runs",

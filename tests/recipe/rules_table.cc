@@ -327,11 +327,6 @@ std::vector<Row> expert_rows() {
         "model.virtual_pipeline_model_parallel_size=2"},
        true,
        4},
-      {"many experts want fp32 router scores",
-       "want more than bf16",
-       {"model.num_moe_experts=32", "mixed_precision=bf16_mixed"},
-       {"model.num_moe_experts=31", "mixed_precision=bf16_mixed"},
-       true},
       {"an auxiliary loss needs its balancing type",
        "does nothing while "
        "model.moe_router_load_balancing_type=none",
