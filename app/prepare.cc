@@ -15,10 +15,10 @@ std::vector<Problem> fatal(const std::vector<Problem>& problems, bool for_a_run)
   return found;
 }
 
-recipe::Recipe load_checked(const CommandLine& line, bool for_a_run) {
+recipe::Recipe load_checked(const CommandLine& line, bool for_a_run, bool speaks) {
   recipe::Recipe recipe = recipe::load(line.request);
   for (const Problem& problem : recipe.problems)
-    if (problem.severity == Severity::warning) log_warning(to_string(problem));
+    if (speaks && problem.severity == Severity::warning) log_warning(to_string(problem));
   const std::vector<Problem> problems = fatal(recipe.problems, for_a_run);
   if (!problems.empty()) throw UsageError(problems);
   return recipe;

@@ -47,7 +47,7 @@ int train_recipe(const CommandLine& line, comm::World& world) {
     train::together(*group, [&] {
       CommandLine own = line;
       own.request.world_size = world.size();
-      plan = make_plan(own, load_checked(own, true));
+      plan = make_plan(own, load_checked(own, true, world.rank() == 0));
     });
     train::together(*group, [&] { check_same_config(*group, plan); });
   } catch (const train::JobFailed& failed) {

@@ -57,7 +57,8 @@ class Loop {
   bool ends_early(std::int64_t iteration, const StepReport& step) const;
   void after_step(std::int64_t iteration, const StepReport& step);
   void log_interval(std::int64_t iteration, const StepReport& step);
-  void validate(std::int64_t iteration);
+  // Where the interval asks for it. Returns the signal that cut it short, else 0.
+  int validate(std::int64_t iteration);
   void write_board(const report::Iteration& line) const;
 
   Runtime& runtime_;
@@ -70,15 +71,17 @@ class Loop {
 };
 
 int Loop::run() {
+  const SignalsPolled polled;
   runtime_.device->reset_peaks();
   for (std::int64_t iteration = 1; iteration <= plan_.batch.train_iters; ++iteration) {
     const StepReport step = train_step(runtime_, iteration);
     after_step(iteration, step);
-    if (step.signal != 0) {
+    const int signal = step.signal != 0 ? step.signal : validate(iteration);
+    if (signal != 0) {
       if (runtime_.rank.rank == 0)
-        log_warning(fmt::format("stopped by signal {} after iteration {} of {}", step.signal,
-                                iteration, plan_.batch.train_iters));
-      return 128 + step.signal;
+        log_warning(fmt::format("stopped by signal {} after iteration {} of {}", signal, iteration,
+                                plan_.batch.train_iters));
+      return 128 + signal;
     }
     if (ends_early(iteration, step)) break;
   }
@@ -102,8 +105,6 @@ void Loop::after_step(std::int64_t iteration, const StepReport& step) {
   interval_.add(step);
   if (iteration % plan_.log.interval == 0) log_interval(iteration, step);
   if (iteration <= 2) print_memory(runtime_, iteration);
-  const std::int64_t every = plan_.batch.eval_interval;
-  if (every > 0 && plan_.batch.eval_iters > 0 && iteration % every == 0) validate(iteration);
 }
 
 void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
@@ -152,17 +153,20 @@ void Loop::log_interval(std::int64_t iteration, const StepReport& step) {
                stderr);
 }
 
-void Loop::validate(std::int64_t iteration) {
+int Loop::validate(std::int64_t iteration) {
+  const std::int64_t every = plan_.batch.eval_interval;
+  if (every <= 0 || plan_.batch.eval_iters <= 0 || iteration % every != 0) return 0;
   const Clock::time_point start = Clock::now();
-  const double loss = evaluate(runtime_);
+  const auto [loss, signal] = evaluate(runtime_);
   interval_.start += Clock::now() - start;  // evaluation is no training time
-  if (!runtime_.speaks()) return;
+  if (signal != 0 || !runtime_.speaks()) return signal;
   print_line(report::validation_text(fmt::format("iteration {}", iteration), loss));
   folder_->write_validation(
       iteration, loss,
       plan_.batch.eval_iters * plan_.batch.eval_global_batch * plan_.model.seq_length);
   if (board_ != nullptr)
     board_->scalar("lm loss validation", loss, iteration, static_cast<double>(std::time(nullptr)));
+  return 0;
 }
 
 void Loop::write_board(const report::Iteration& line) const {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <string_view>
 
 #include "train/train.h"
 
@@ -12,10 +13,17 @@ namespace rr::train {
 namespace {
 
 std::atomic<int> received{0};
+std::atomic<bool> polled{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int number) {
-  if (received.exchange(number) != 0) _exit(128 + number);
+  const bool first = received.exchange(number) == 0;
+  if (first && polled) return;
+  constexpr std::string_view kText = "stopped by a signal at once\n";
+  const auto ignored = write(STDERR_FILENO, kText.data(), kText.size());
+  static_cast<void>(ignored);
+  _exit(128 + number);
 }
 
 }  // namespace
@@ -29,5 +37,8 @@ void install_signal_handlers() {
 }
 
 int signal_received() { return received.load(); }
+
+SignalsPolled::SignalsPolled() { polled = true; }
+SignalsPolled::~SignalsPolled() { polled = false; }
 
 }  // namespace rr::train

@@ -119,7 +119,7 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
   return report;
 }
 
-double evaluate(Runtime& runtime) {
+Evaluation evaluate(Runtime& runtime) {
   const plan::BatchPlan& batch = runtime.plan.batch;
   runtime.optimizer->finish();
   std::array<double, 2> totals = {0.0, 0.0};
@@ -127,9 +127,11 @@ double evaluate(Runtime& runtime) {
     const Losses losses = run_evaluation_schedule(runtime, i * batch.eval_global_batch);
     totals[0] += losses.sum;
     totals[1] += losses.num_tokens;
+    // An evaluation may take longer than a scheduler waits between TERM and KILL.
+    if (const int signal = agreed_signal(runtime.world())) return {.signal = signal};
   }
   runtime.world().all_reduce_sum(totals);
-  return totals[0] / std::max(totals[1], 1.0);
+  return {.loss = totals[0] / std::max(totals[1], 1.0)};
 }
 
 }  // namespace rr::train

@@ -22,7 +22,12 @@ struct StepReport {
 // finite, after one rank named iteration and rank; the weights are then those before the step.
 StepReport train_step(Runtime& runtime, std::int64_t iteration);
 
-// Mean validation loss over plan.batch.eval_iters batches, from the same samples every time.
-double evaluate(Runtime& runtime);
+struct Evaluation {
+  double loss = 0;  // mean token loss over plan.batch.eval_iters batches
+  int signal = 0;   // a signal cut it short, agreed on by all; 0: none
+};
+
+// Over the same samples every time.
+Evaluation evaluate(Runtime& runtime);
 
 }  // namespace rr::train

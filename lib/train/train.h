@@ -13,8 +13,9 @@ struct Options {
   bool progress_bar = false;  // a terminal of a single process
 };
 
-// The first INT, TERM, USR1 or USR2 raises a flag that all ranks agree on between iterations; the
-// second ends the process at once. Call before MPI starts.
+// While training, the first INT, TERM, USR1 or USR2 raises a flag that all ranks agree on between
+// iterations, of training and of evaluation. The second ends the process at once, and so does the
+// first before training. Call before MPI starts.
 void install_signal_handlers();
 
 // Runs the whole plan on this rank. Returns the exit code, the same on all ranks: 0 done, 1 a
