@@ -86,7 +86,8 @@ std::string yaml_line(const Node& node) {
     comma = ", ";
   }
   for (const Entry& entry : node.entries) {
-    out += fmt::format("{}{}: {}", comma, entry.name(), yaml_line(entry.value));
+    const std::string key = entry.key.kind == Kind::text ? yaml_line(entry.key) : entry.name();
+    out += fmt::format("{}{}: {}", comma, key, yaml_line(entry.value));
     comma = ", ";
   }
   return out + (node.kind == Kind::list ? "]" : "}");
