@@ -8,9 +8,12 @@
 
 namespace rr::plan {
 
+// For one micro-batch: products, passes over memory, and the tensor and expert traffic between.
 struct LayerCost {
-  int layer = 0;         // 0 embedding, 1..L, L+1 head
-  double forward_s = 0;  // compute and the tensor and expert traffic inside it
+  int layer = 0;  // 0 embedding, 1..L, L+1 head
+  double forward_s = 0;
+  double backward_s = 0;  // with the forward again where it is recomputed
+  double moved_s = 0;     // activation offload: over the link, one way
 };
 
 struct StageCost {
@@ -18,9 +21,6 @@ struct StageCost {
   double message_s = 0;                        // one micro-batch to the next stage
   double reduce_s = 0;                         // reduce-scatter of all gradients
   double gather_s = 0;                         // all-gather of all weights
-  double backward_factor = 2;                  // of forward; 3 where forward is recomputed
-
-  double forward_s(int chunk) const;
 };
 StageCost stage_cost(const Plan& plan, int stage, const recipe::Machine& machine);
 
@@ -31,6 +31,7 @@ struct StepCost {
   double down_s = 0;    // gradient to the host
   double up_s = 0;      // weight to the device
 };
-StepCost step_cost(const Plan& plan, const recipe::Machine& machine, bool one_thread);
+// `reference`: as the reference steps, one thread a rank and fp32 both ways.
+StepCost step_cost(const Plan& plan, const recipe::Machine& machine, bool reference);
 
 }  // namespace rr::plan

@@ -22,6 +22,7 @@ struct StageState {
   double clock = 0;
   double busy = 0;  // compute of this iteration
   double last_backward_begin = 0;
+  double out = 0, back = 0;     // when the activations' copies so far are done
   std::map<int, double> ready;  // layer -> when its weights are there
   std::size_t next = 0;
 };
@@ -108,20 +109,37 @@ class Walk {
         return true;
       }
       case StepKind::forward:
-        for (const LayerCost& layer : stage.cost.chunks[static_cast<std::size_t>(step.chunk)]) {
-          stage.clock = std::max(stage.clock, stage.ready[layer.layer]) + layer.forward_s;
-          stage.busy += layer.forward_s;
-        }
+        forward(stage, step.chunk);
         return true;
-      case StepKind::backward: {
-        const double seconds = stage.cost.backward_factor * stage.cost.forward_s(step.chunk);
-        stage.last_backward_begin = stage.clock;
-        stage.clock += seconds;
-        stage.busy += seconds;
+      case StepKind::backward:
+        backward(stage, step.chunk);
         return true;
-      }
     }
     return true;
+  }
+
+  void forward(StageState& stage, int chunk) const {
+    for (const LayerCost& layer : stage.cost.chunks[static_cast<std::size_t>(chunk)]) {
+      stage.clock = std::max(stage.clock, stage.ready[layer.layer]) + layer.forward_s;
+      stage.busy += layer.forward_s;
+      if (layer.moved_s > 0) stage.out = std::max(stage.out, stage.clock) + layer.moved_s;
+    }
+  }
+
+  // Activations come back one layer ahead.
+  void backward(StageState& stage, int chunk) const {
+    stage.last_backward_begin = stage.clock;
+    const std::vector<LayerCost>& layers = stage.cost.chunks[static_cast<std::size_t>(chunk)];
+    double asked = stage.clock;
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      if (layer->moved_s > 0) {
+        stage.back = std::max({stage.back, stage.out, asked}) + layer->moved_s;
+        stage.clock = std::max(stage.clock, stage.back);
+      }
+      asked = stage.clock;
+      stage.clock += layer->backward_s;
+      stage.busy += layer->backward_s;
+    }
   }
 
   // Gradients go bucket by bucket during the last backward. Returns what sticks out of it.
@@ -143,46 +161,64 @@ class Walk {
     estimate.d2h_ms = std::max(estimate.d2h_ms, 1e3 * on_host * c.down_s);
     estimate.host_adam_ms = std::max(estimate.host_adam_ms, 1e3 * on_host * c.host_s);
     estimate.h2d_ms = std::max(estimate.h2d_ms, 1e3 * on_host * c.up_s);
-    stage.clock = norm + on_device * c.device_s;
-    const bool layered = policy_ == OffloadPolicy::ours && plan_.optimizer.overlap;
-    if (layered) {
-      release_layers(stage, norm, on_host);
-      return;
+    switch (policy_) {
+      case OffloadPolicy::ours:
+        step_in_order(stage, norm, on_host);
+        break;
+      case OffloadPolicy::megatron: {
+        // The overlap hides copies behind the host's Adam, or the other way round.
+        const double host = on_host * c.host_s, copies = on_host * (c.down_s + c.up_s);
+        stage.clock =
+            norm + std::max(on_device * c.device_s,
+                            plan_.optimizer.overlap ? std::max(host, copies) : host + copies);
+        std::vector<double> written(stage.shard.size(), stage.clock);
+        gather(stage, written);
+        break;
+      }
     }
-    double host = on_host * c.host_s;
-    const double copies = on_host * (c.down_s + c.up_s);
-    // The reference's overlap hides copies behind the host's Adam, or the other way round.
-    host = plan_.optimizer.overlap ? std::max(host, copies) : host + copies;
-    stage.clock = std::max(stage.clock, norm + host);
-    for (auto& [layer, ready] : stage.ready) ready = stage.clock;
   }
 
-  // Host ranges are stepped in forward order, each copied up when done; gradients were copied down
-  // since the last backward began, so the link is ahead unless it is the slower one.
-  void release_layers(StageState& stage, double norm, double on_host) {
+  // Ranges are stepped in forward order, and the next forward begins after the last one. With
+  // overlap the gradients were copied down under the last backward, latest layer first, and
+  // weights go up while the next range is stepped.
+  void step_in_order(StageState& stage, double norm, double on_host) const {
     const StepCost& c = stage.step;
-    const StagePlan& plan = plan_.stages[static_cast<std::size_t>(&stage - stages_.data())];
-    const double gather_s = stage.cost.gather_s;
-    double elements = 0;
-    for (const ShardRange& range : stage.shard)
-      elements += static_cast<double>(range.end - range.begin);
-    double adam = std::max(norm, stage.last_backward_begin + on_host * (c.down_s - c.host_s));
-    double link = norm, gather = stage.clock;
-    for (auto& [layer, ready] : stage.ready) ready = stage.clock;
+    const bool overlap = plan_.optimizer.overlap;
+    double at = norm;
+    if (overlap && on_host > 0) at = std::max(at, stage.last_backward_begin + on_host * c.down_s);
+    double link = at;
+    std::vector<double> written;
     for (const ShardRange& range : stage.shard) {
       const auto count = static_cast<double>(range.end - range.begin);
-      double at = stage.clock;
-      if (range.home != Home::device) {
-        adam += count * c.host_s;
-        link = std::max(link, adam) + count * c.up_s;
-        at = link;
+      if (range.home == Home::device) {
+        written.push_back(at += count * c.device_s);
+        continue;
       }
-      gather = std::max(gather, at) + gather_s * count / elements;
+      at += count * (overlap ? c.host_s : c.down_s + c.host_s + c.up_s);
+      link = overlap ? std::max(link, at) + count * c.up_s : at;
+      written.push_back(link);
+    }
+    stage.clock = at;
+    gather(stage, written);
+  }
+
+  // Weights reach the replicas bucket by bucket, under the next forward. `written`: when each range
+  // of the shard is stepped and back on the device.
+  void gather(StageState& stage, const std::vector<double>& written) const {
+    const StagePlan& plan = plan_.stages[static_cast<std::size_t>(&stage - stages_.data())];
+    double elements = 0, clock = 0;
+    for (const ShardRange& range : stage.shard)
+      elements += static_cast<double>(range.end - range.begin);
+    stage.ready.clear();
+    for (std::size_t i = 0; i < stage.shard.size(); ++i) {
+      const ShardRange& range = stage.shard[i];
+      const auto count = static_cast<double>(range.end - range.begin);
+      clock = std::max(clock, written[i]) + stage.cost.gather_s * count / elements;
       const Bucket& bucket = plan.buffers[static_cast<std::size_t>(range.buffer)]
                                  .buckets[static_cast<std::size_t>(range.bucket)];
       for (int layer = bucket.first_layer; layer <= bucket.last_layer; ++layer) {
         double& ready = stage.ready[layer];
-        ready = std::max(ready, gather);
+        ready = std::max(ready, clock);
       }
     }
   }

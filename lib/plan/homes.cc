@@ -29,6 +29,13 @@ int bucket_of(const FlatBuffer& buffer, std::int64_t offset) {
   return static_cast<int>(after - buffer.buckets.begin()) - 1;
 }
 
+// The reference keeps every expert's matrix as a tensor of its own.
+std::int64_t tensors_of(const Plan& plan, const Parameter& p) {
+  const bool apart = plan.optimizer.placement == OptimizerPlan::Placement::megatron && p.expert &&
+                     (p.size / p.shape[0]) % kAlign == 0;
+  return apart ? p.shape[0] : 1;
+}
+
 // The pieces in forward order per buffer. A bucket's tail padding belongs to its last parameter.
 std::vector<Piece> pieces_of(const Plan& plan, const StagePlan& stage, const Coordinates& at) {
   const Topology& t = plan.topology;
@@ -48,12 +55,15 @@ std::vector<Piece> pieces_of(const Plan& plan, const StagePlan& stage, const Coo
       mine = p.expert ? shard_of(bucket, at.expert_data, t.expert_data)
                       : shard_of(bucket, at.data * t.context + at.context, t.size(Group::data));
     }
-    Piece piece{
-        p.buffer, k, std::max(p.offset, mine.begin), std::min(end, mine.end), 0, p.layer, p.expert,
-        p.decay,  0};
-    piece.elements =
-        std::max<std::int64_t>(0, std::min(p.offset + p.size, piece.end) - piece.begin);
-    if (piece.begin < piece.end) pieces.push_back(piece);
+    const std::int64_t tensors = tensors_of(plan, p), size = p.size / tensors;
+    for (std::int64_t n = 0; n < tensors; ++n) {
+      const std::int64_t from = p.offset + n * size, to = n + 1 < tensors ? from + size : end;
+      Piece piece{
+          p.buffer, k, std::max(from, mine.begin), std::min(to, mine.end), 0, p.layer, p.expert,
+          p.decay,  0};
+      piece.elements = std::max<std::int64_t>(0, std::min(from + size, piece.end) - piece.begin);
+      if (piece.begin < piece.end) pieces.push_back(piece);
+    }
   }
   return pieces;
 }

@@ -10,6 +10,13 @@ namespace rr::plan {
 
 namespace {
 
+DType state_type(const std::string& name) {
+  if (name == "bf16") return DType::bf16;
+  if (name == "fp16") return DType::f16;
+  if (name == "fp8") return DType::u8;
+  return DType::f32;
+}
+
 OptimizerPlan make_optimizer_plan(const recipe::Config& config) {
   const recipe::Optimizer& o = config.optimizer;
   OptimizerPlan plan;
@@ -24,6 +31,11 @@ OptimizerPlan make_optimizer_plan(const recipe::Config& config) {
   plan.placement = o.offload_placement == "megatron" ? OptimizerPlan::Placement::megatron
                                                      : OptimizerPlan::Placement::latest_first;
   plan.overlap = o.overlap_cpu_optimizer_d2h_h2d;
+  plan.gradients = config.ddp.grad_reduce_in_fp32
+                       ? DType::f32
+                       : state_type(config.model.params_dtype.value_or(""));
+  plan.exp_avg = state_type(o.exp_avg_dtype);
+  plan.exp_avg_sq = state_type(o.exp_avg_sq_dtype);
   plan.check_for_nan =
       config.ddp.check_for_nan_in_grad || config.rerun_state_machine.check_for_nan_in_loss;
   return plan;

@@ -31,9 +31,8 @@ std::string launch_line(int world_size, const std::string& program,
 
 // ---- prediction -------------------------------------------------------------------------------
 
-// Who steps offloaded state: we (all cores, layer by layer, under the next forward when copies
-// overlap), or as the reference does (one thread, after the last gradient, before the next
-// forward).
+// Who steps offloaded state: we (all cores, range by range, copies beside it when they overlap), or
+// as the reference does (one thread). Both after the last gradient and before the next forward.
 enum class OffloadPolicy : std::uint8_t { ours, megatron };
 
 // Milliseconds of one step in the steady state.

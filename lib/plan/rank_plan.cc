@@ -75,14 +75,14 @@ StateLayout state_layout(const Plan& plan, const RankPlan& rank) {
     const bool away = range.home != Home::device;
     if (!own_master && (!away || !plan.optimizer.offload_masters)) take(Slab::device_master, 4);
     if (!away) {
-      take(Slab::device_exp_avg, 4);
-      take(Slab::device_exp_avg_sq, 4);
+      take(Slab::device_exp_avg, size_of(plan.optimizer.exp_avg));
+      take(Slab::device_exp_avg_sq, size_of(plan.optimizer.exp_avg_sq));
       continue;
     }
     take(Slab::host_master, 4);
-    take(Slab::host_exp_avg, 4);
-    take(Slab::host_exp_avg_sq, 4);
-    take(Slab::host_gradient, 4);
+    take(Slab::host_exp_avg, size_of(plan.optimizer.exp_avg));
+    take(Slab::host_exp_avg_sq, size_of(plan.optimizer.exp_avg_sq));
+    take(Slab::host_gradient, size_of(plan.optimizer.gradients));
     if (!own_master) take(Slab::host_weight, size_of(dtype));
   }
   return layout;
@@ -94,7 +94,7 @@ std::vector<MemoryItem> memory_items(const Plan& plan, const RankPlan& rank) {
   std::int64_t weights = 0, gradients = 0;
   for (const FlatBuffer& buffer : plan.stages[static_cast<std::size_t>(rank.stage)].buffers) {
     weights += buffer.size * size_of(buffer.dtype);
-    gradients += buffer.size * size_of(DType::f32);
+    gradients += buffer.size * size_of(plan.optimizer.gradients);
   }
   std::vector<MemoryItem> items = {{Pool::device, "weights", weights, true},
                                    {Pool::device, "main gradients", gradients, true}};

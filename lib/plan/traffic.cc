@@ -31,7 +31,7 @@ Traffic traffic_of(const Plan& plan, int stage_index) {
   for (const FlatBuffer& buffer : stage.buffers) {
     const double away = static_cast<double>(buffer.size) *
                         part(t.size(buffer.expert ? Group::expert_data : Group::data));
-    traffic.reduce += 4 * away;
+    traffic.reduce += static_cast<double>(size_of(plan.optimizer.gradients)) * away;
     traffic.gather += static_cast<double>(size_of(buffer.dtype)) * away;
   }
   // Forward to the next stage and backward to the one before, for every chunk.
@@ -45,10 +45,13 @@ Traffic traffic_of(const Plan& plan, int stage_index) {
       traffic.experts += micro_batches * 4 * part(t.expert) * hidden_bytes *
                          static_cast<double>(m.experts_per_token) / sequence;
     }
-    traffic.tensor += micro_batches * 4 * 2 * part(t.tensor) * hidden_bytes;
+    // Sliced tokens go to whole experts as they are: only attention gathers and scatters.
+    const int sums = moe && t.sequence_parallel ? 1 : 2;
+    traffic.tensor += micro_batches * 2 * sums * 2 * part(t.tensor) * hidden_bytes;
   }
   const RankPlan rank = rank_plan(plan, stage_index * (t.world / t.pipeline));
-  traffic.down = 4 * static_cast<double>(rank.offloaded_elements);
+  traffic.down = static_cast<double>(size_of(plan.optimizer.gradients)) *
+                 static_cast<double>(rank.offloaded_elements);
   traffic.up = e * static_cast<double>(rank.offloaded_elements);
   if (plan.activations.enabled) {
     std::int64_t bytes = 0;

@@ -98,15 +98,6 @@ TEST_CASE("the ranges of a state layout lie apart in every slab and fill it") {
   }
 }
 
-TEST_CASE("the EP 16 run of Qwen3-30B-A3B comes within 10 % of its published peak of 62.2 GiB") {
-  Plan plan = hand_made(qwen3_30b_a3b(), topology(1, 1, 16, 16));
-  plan.batch.num_micro_batches = 64;
-  const RankPlan rank = rank_plan(plan, 0);
-  // The run reduces gradients in bf16, which here would be 2 bytes per parameter less.
-  const std::int64_t peak = rank.bytes(Pool::device) - plan.stages[0].num_parameters * 2;
-  CHECK(static_cast<double>(peak) / (1 << 30) == Approx(62.2).epsilon(0.10));
-}
-
 TEST_CASE("activations follow the schedule's depth, offload moves them, recompute drops them") {
   Plan plan = hand_made(tiny_moe(), topology(1, 4, 1, 1));
   const auto bytes = [&](int rank, int micro_batches, const char* what = "activations") {
