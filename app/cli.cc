@@ -1,10 +1,11 @@
-// Command-line parsing over the table of options.h.
+// Command-line parsing: CLI11 over the table of options.h.
 //
 // Policy: every argument is used or refused, and all mistakes are told at once.
 #include "app/cli.h"
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -19,6 +20,9 @@ namespace rr::app {
 namespace {
 
 constexpr int kMostRanks = 1 << 30;
+// What CLI11 sees for an empty value, and tells for an option without one.
+const std::string kEmpty = "\x01empty";
+const std::string kNoValue = "\x01none";
 
 Problem problem(const std::string& key, const std::string& what, const std::string& remedy) {
   return {.key = key, .where = "command line", .what = what, .remedy = remedy};
@@ -126,7 +130,7 @@ class Parser {
  public:
   CommandLine parse(const std::vector<std::string>& arguments) {
     line_.request.search_paths = recipe::default_search_paths();
-    for (std::size_t i = 0; i < arguments.size();) i = take(arguments, i);
+    read(arguments);
     // Who asks for help gets it, whatever else is wrong.
     if (line_.action == Action::help || line_.action == Action::help_all) return line_;
     name_recipe();
@@ -136,44 +140,98 @@ class Parser {
   }
 
  private:
-  // Reads the argument at `i`, and its value; returns the place of the next.
-  std::size_t take(const std::vector<std::string>& arguments, std::size_t i) {
-    const std::string& token = arguments[i];
-    const std::size_t equals = token.find('=');
-    if (!token.starts_with('-')) {
-      if (equals == std::string::npos && !token.starts_with('~'))
-        problems_.push_back(no_override(token));
+  // CLI11 reads the options of the table; what it leaves are overrides and mistakes.
+  void read(const std::vector<std::string>& arguments) {
+    CLI::App app;
+    app.allow_extras();
+    app.set_help_flag();
+    std::map<const CLI::Option*, const Option*> rows;
+    for (const Option& option : options()) {
+      CLI::Option* known = option.value == Value::none
+                               ? app.add_flag(option.name)
+                               : app.add_option(option.name)->expected(0, 1)->default_str(kNoValue);
+      rows[known->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)] = &option;
+    }
+    std::vector<std::string> words = with_table_names(arguments);
+    std::reverse(words.begin(), words.end());
+    try {
+      app.parse(std::move(words));
+    } catch (const CLI::ParseError& error) {
+      problems_.push_back(problem("", error.what(), "See run_recipe --help-all."));
+      return;
+    }
+    std::map<const CLI::Option*, std::size_t> seen;
+    for (const CLI::Option* known : app.parse_order()) {
+      const std::size_t nth = seen[known]++;
+      take_option(*rows.at(known), nth, known->results().at(nth));
+    }
+    take_rest(app.remaining());
+  }
+
+  // Spellings that CLI11 cannot read (-tp, a negative number as a value, an empty one) in a form
+  // that it can, under the table's name; notes what was typed.
+  std::vector<std::string> with_table_names(const std::vector<std::string>& arguments) {
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& token = arguments[i];
+      const std::size_t equals = token.starts_with('-') ? token.find('=') : std::string::npos;
+      const std::string name = token.substr(0, equals);
+      const Option* option = find_option(name);
+      if (option == nullptr) {
+        words.push_back(token);
+        continue;
+      }
+      const bool takes_value = option->value != Value::none;
+      if (!takes_value && equals != std::string::npos) {
+        problems_.push_back(problem(name, "takes no value.", "Write " + name + "."));
+        continue;
+      }
+      typed_[option].push_back(name);
+      std::string word = option->name;
+      if (equals != std::string::npos) {
+        const std::string value = token.substr(equals + 1);
+        word += "=" + (value.empty() ? kEmpty : value);
+      } else if (takes_value && i + 1 < arguments.size() &&
+                 (arguments[i + 1].empty() ||
+                  (arguments[i + 1].starts_with('-') && is_number(arguments[i + 1])))) {
+        const std::string& value = arguments[++i];
+        word += "=" + (value.empty() ? kEmpty : value);
+      }
+      words.push_back(word);
+    }
+    return words;
+  }
+
+  void take_option(const Option& option, std::size_t nth, const std::string& result) {
+    const std::string& name = typed_.at(&option).at(nth);
+    std::optional<std::string> value;
+    if (option.value != Value::none && result != kNoValue) value = result == kEmpty ? "" : result;
+    set(option, name, value);
+    if (option.section == Section::action || option.section == Section::plan) return;
+    line_.run_arguments.push_back(name);
+    if (value) line_.run_arguments.push_back(*value);
+  }
+
+  // Overrides, and unknown options with what follows them, which is more likely their value than an
+  // override.
+  void take_rest(const std::vector<std::string>& rest) {
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      const std::string& token = rest[i];
+      const bool has_value = token.find('=') != std::string::npos;
+      if (token.starts_with('-')) {
+        problems_.push_back(unknown_option(token.substr(0, token.find('='))));
+        if (!has_value && i + 1 < rest.size() && !rest[i + 1].starts_with('-') &&
+            rest[i + 1].find('=') == std::string::npos)
+          ++i;
+        continue;
+      }
+      if (!has_value && !token.starts_with('~')) problems_.push_back(no_override(token));
       line_.request.overrides.push_back(token);
       line_.run_arguments.push_back(token);
-      return i + 1;
     }
-    const std::string name = token.substr(0, equals);
-    std::optional<std::string> value;
-    if (equals != std::string::npos) value = token.substr(equals + 1);
-    const bool value_follows = i + 1 < arguments.size() &&
-                               (!arguments[i + 1].starts_with('-') || is_number(arguments[i + 1]));
-    const Option* option = find_option(name);
-    std::size_t next = i + 1;
-    if (option == nullptr) {
-      problems_.push_back(unknown_option(name));
-      // What follows is more likely its value than an override of its own.
-      if (!value && value_follows && arguments[next].find('=') == std::string::npos) ++next;
-      return next;
-    }
-    if (option->value != Value::none && !value && value_follows) value = arguments[next++];
-    set(*option, name, value);
-    if (option->section != Section::action && option->section != Section::plan)
-      line_.run_arguments.insert(line_.run_arguments.end(),
-                                 arguments.begin() + static_cast<std::ptrdiff_t>(i),
-                                 arguments.begin() + static_cast<std::ptrdiff_t>(next));
-    return next;
   }
 
   void set(const Option& option, const std::string& name, const std::optional<std::string>& value) {
-    if (option.value == Value::none && value) {
-      problems_.push_back(problem(name, "takes no value.", "Write " + name + "."));
-      return;
-    }
     if (option.value != Value::none && (!value || (value->empty() && option.id != Id::key))) {
       problems_.push_back(problem(name, "needs a value.",
                                   fmt::format("Write {} {}. {}", name, option.shown, option.help)));
@@ -361,7 +419,8 @@ class Parser {
   }
 
   CommandLine line_;
-  std::map<const Option*, std::string> given_;  // the last value
+  std::map<const Option*, std::vector<std::string>> typed_;  // the spellings, in order
+  std::map<const Option*, std::string> given_;               // the last value
   std::string action_name_;
   std::vector<Problem> problems_;
 };
@@ -387,27 +446,27 @@ CommandLine parse_man(const std::vector<std::string>& arguments) {
   return line;
 }
 
-CommandLine parse_data(const std::vector<std::string>& arguments) {
+CommandLine parse_data(std::vector<std::string> arguments) {
   const std::string usage = "Use run_recipe data build --input FILE... --output PREFIX.";
   CommandLine line;
   line.action = Action::data_build;
   if (arguments.size() < 2 || arguments[1] != "build")
     throw UsageError(problem("data", "has one command, build.", usage));
-  std::vector<Problem> problems;
-  for (std::size_t i = 2; i < arguments.size(); ++i) {
-    const std::string& token = arguments[i];
-    if (token == "--output") {
-      if (i + 1 < arguments.size()) line.output_prefix = arguments[++i];
-    } else if (token.starts_with("--output=")) {
-      line.output_prefix = token.substr(token.find('=') + 1);
-    } else if (token.starts_with("--input=")) {
-      line.inputs.push_back(token.substr(token.find('=') + 1));
-    } else if (token.starts_with("--") && token != "--input") {
-      problems.push_back(problem(token, "Unknown option: " + token + ".", usage));
-    } else if (token != "--input") {
-      line.inputs.push_back(token);
-    }
+  CLI::App app;
+  app.set_help_flag();
+  app.add_option("--input,inputs", line.inputs);
+  app.add_option("--output", line.output_prefix);
+  arguments.erase(arguments.begin(), arguments.begin() + 2);
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ExtrasError&) {
+    const std::string name = app.remaining().front();
+    throw UsageError(problem(name, "Unknown option: " + name + ".", usage));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(problem("", error.what(), usage));
   }
+  std::vector<Problem> problems;
   if (line.inputs.empty())
     problems.push_back(problem("--input", "no input file.", "Name at least one text file."));
   if (line.output_prefix.empty())
