@@ -453,6 +453,7 @@ CommandLine parse_data(std::vector<std::string> arguments) {
   if (arguments.size() < 2 || arguments[1] != "build")
     throw UsageError(problem("data", "has one command, build.", usage));
   CLI::App app;
+  app.allow_extras();
   app.set_help_flag();
   app.add_option("--input,inputs", line.inputs);
   app.add_option("--output", line.output_prefix);
@@ -460,13 +461,12 @@ CommandLine parse_data(std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
-  } catch (const CLI::ExtrasError&) {
-    const std::string name = app.remaining().front();
-    throw UsageError(problem(name, "Unknown option: " + name + ".", usage));
   } catch (const CLI::ParseError& error) {
     throw UsageError(problem("", error.what(), usage));
   }
   std::vector<Problem> problems;
+  for (const std::string& name : app.remaining())
+    problems.push_back(problem(name, "Unknown option: " + name + ".", usage));
   if (line.inputs.empty())
     problems.push_back(problem("--input", "no input file.", "Name at least one text file."));
   if (line.output_prefix.empty())
