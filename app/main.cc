@@ -1,10 +1,10 @@
 // run_recipe: argv in, exit code out. The only catch-all.
-#include <fmt/format.h>
-
 #include <clocale>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "app/run.h"
 #include "app/terminal.h"
@@ -17,7 +17,13 @@ namespace {
 
 // Ends the job when one rank alone has failed: its peers wait for it in some collective.
 int end_alone(rr::comm::World& world, const std::string& message, int code) {
-  rr::log_error(world.size() > 1 ? fmt::format("rank {}: {}", world.rank(), message) : message);
+  constexpr std::string_view kWord = "error: ";
+  // The log names ranks other than 0 by itself.
+  if (world.size() > 1 && world.rank() == 0) {
+    rr::log_error("rank 0: " + message.substr(message.starts_with(kWord) ? kWord.size() : 0));
+  } else {
+    rr::log_error(message);
+  }
   if (world.size() > 1) world.abort(code);
   return code;
 }

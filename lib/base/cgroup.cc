@@ -1,4 +1,5 @@
-// Reads CPU quotas of control groups, version 2 (cpu.max) and version 1 (cpu.cfs_quota_us).
+// Reads limits of control groups, version 2 (cpu.max, memory.max) and version 1
+// (cpu.cfs_quota_us, memory.limit_in_bytes).
 #include "base/cgroup.h"
 
 #include <algorithm>
@@ -30,25 +31,31 @@ std::optional<double> quota_of(const std::string& folder, bool version2) {
                read_text(folder + "/cpu.cfs_period_us"));
 }
 
-// The smallest quota of `path` and the groups above it, the root included.
-std::optional<double> smallest_quota(const std::string& root, std::string path, bool version2) {
-  std::optional<double> cores;
+// "max" is no number. Version 1 writes a number beyond all memory for no limit.
+std::optional<std::int64_t> memory_of(const std::string& folder, bool version2) {
+  std::istringstream in(read_text(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes")));
+  std::int64_t bytes = 0;
+  if (!(in >> bytes) || bytes <= 0) return std::nullopt;
+  return bytes;
+}
+
+// The smallest value of `path` and the groups above it, the root included.
+template <class T, class Read>
+std::optional<T> smallest_above(const std::string& root, std::string path, const Read& read) {
+  std::optional<T> smallest;
   while (true) {
-    if (const auto own = quota_of(root + path, version2))
-      cores = std::min(cores.value_or(*own), *own);
-    if (path.empty()) return cores;
+    if (const std::optional<T> own = read(root + path))
+      smallest = std::min(smallest.value_or(*own), *own);
+    if (path.empty()) return smallest;
     path.resize(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/'));
   }
 }
 
-bool has_cpu(const std::string& controllers) {
-  return ("," + controllers + ",").find(",cpu,") != std::string::npos;
-}
-
-}  // namespace
-
-std::optional<double> cgroup_cores(const std::string& membership, const std::string& mount) {
-  std::optional<double> cores;
+// The smallest value over the hierarchies that hold `controller`.
+template <class T, class Read>
+std::optional<T> smallest_limit(const std::string& membership, const std::string& mount,
+                                const std::string& controller, const Read& read) {
+  std::optional<T> smallest;
   std::istringstream lines(membership);
   std::string line;
   while (std::getline(lines, line)) {  // "0::/path" or "4:cpu,cpuacct:/path"
@@ -57,12 +64,27 @@ std::optional<double> cgroup_cores(const std::string& membership, const std::str
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool version2 = controllers.empty();
-    if (!version2 && !has_cpu(controllers)) continue;
+    if (!version2 && ("," + controllers + ",").find("," + controller + ",") == std::string::npos)
+      continue;
     const std::string root = version2 ? mount : mount + "/" + controllers;
-    const auto found = smallest_quota(root, line.substr(second + 1), version2);
-    if (found) cores = std::min(cores.value_or(*found), *found);
+    const auto found =
+        smallest_above<T>(root, line.substr(second + 1),
+                          [&](const std::string& folder) { return read(folder, version2); });
+    if (found) smallest = std::min(smallest.value_or(*found), *found);
   }
-  return cores;
+  return smallest;
 }
+
+}  // namespace
+
+std::optional<double> cgroup_cores(const std::string& membership, const std::string& mount) {
+  return smallest_limit<double>(membership, mount, "cpu", quota_of);
+}
+
+std::optional<std::int64_t> cgroup_memory(const std::string& membership, const std::string& mount) {
+  return smallest_limit<std::int64_t>(membership, mount, "memory", memory_of);
+}
+
+std::string own_cgroup() { return read_text("/proc/self/cgroup"); }
 
 }  // namespace rr

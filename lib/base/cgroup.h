@@ -1,6 +1,7 @@
-// The CPU quota of the control group a process is in; a private header of base, for its test.
+// The limits of the control group a process is in; a private header of base, for its test.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,5 +12,11 @@ namespace rr {
 // groups inherit the smallest quota on the way to the root. In a container the membership may name
 // a folder that is not visible; the mount's own root then holds the quota.
 std::optional<double> cgroup_cores(const std::string& membership, const std::string& mount);
+
+// Bytes of memory that the group may use, found in the same way.
+std::optional<std::int64_t> cgroup_memory(const std::string& membership, const std::string& mount);
+
+// The text of /proc/self/cgroup.
+std::string own_cgroup();
 
 }  // namespace rr

@@ -8,9 +8,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <exception>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -36,11 +34,8 @@ int affinity_cores() {
 }  // namespace
 
 int usable_cores() {
-  std::ifstream file("/proc/self/cgroup");
-  std::ostringstream membership;
-  membership << file.rdbuf();
   int cores = affinity_cores();
-  if (const auto quota = cgroup_cores(membership.str(), "/sys/fs/cgroup")) {
+  if (const auto quota = cgroup_cores(own_cgroup(), "/sys/fs/cgroup")) {
     if (*quota < cores) cores = static_cast<int>(std::ceil(*quota));
   }
   return std::max(1, cores);

@@ -100,11 +100,11 @@ std::pair<std::int64_t, std::int64_t> checked_range(const Mix& mix, Split split,
   if (range.first < range.second) return range;
   throw UsageError(
       {Severity::error, "dataset.split", "",
-       fmt::format("the {} split gets {} % of the {} sequences of {}: none, so it has no tokens.",
-                   name_of(split),
-                   format_real(100 * mix.split[static_cast<std::size_t>(mix.which)]), sequences,
-                   corpus.file()),
-       fmt::format("Give it at least {:.2g} % (one sequence), give it a corpus of its own "
+       fmt::format(
+           "the {} split gets {:.3g} % of the {} sequences of {}: none, so it has no tokens.",
+           name_of(split), 100 * mix.split[static_cast<std::size_t>(mix.which)], sequences,
+           corpus.file()),
+       fmt::format("Give it at least {:.3g} % (one sequence), give it a corpus of its own "
                    "(dataset.blend_per_split), or ask it for no samples "
                    "(validation.eval_iters=0).",
                    std::min(100.0, 100.0 / static_cast<double>(sequences)))});

@@ -31,7 +31,7 @@ using Lengths = std::vector<std::int32_t>;
                      "the sample index can hold.",
                      spec.samples == kOneEpoch ? "all" : format_count(spec.samples),
                      spec.seq_length, format_count(tokens), format_count(spec.num_sequences)),
-         "Ask for fewer samples (train.train_iters), or give more data.");
+         "Ask for fewer samples (train.train_iters, validation.eval_iters), or give more data.");
 }
 
 std::int64_t count_tokens(const Lengths& lengths, const OrderSpec& spec) {

@@ -1,7 +1,7 @@
 // Building a rank: threads, device, data, optimizer, model.
 #include "train/build.h"
 
-#include "train/threads.h"
+#include "train/node.h"
 #include "train/train.h"
 
 namespace rr::train {
@@ -21,6 +21,7 @@ Runtime build(const plan::Plan& plan, comm::World& world) {
   Runtime runtime{.plan = plan,
                   .rank = plan::rank_plan(plan, world.rank()),
                   .groups = comm::make_groups(world, plan.topology)};
+  check_memory(runtime.world(), runtime.rank);
   runtime.num_threads = choose_threads(world, runtime.world(), plan.optimizer.cpu_offload);
 
   together(runtime.world(), [&] {

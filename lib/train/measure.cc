@@ -1,18 +1,17 @@
 // Measures the rates of this machine: the best of a few passes each, since whatever else runs here
 // only ever makes a pass slower.
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/threads.h"
 #include "optim/optim.h"
 #include "train/train.h"
@@ -36,18 +35,6 @@ double shortest(int passes, const Work& work) {
     best = std::min(best, took.count());
   }
   return best;
-}
-
-// Physical memory, cut by the limit of the control group.
-std::int64_t usable_memory() {
-  std::int64_t bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    std::int64_t limit = 0;
-    if (file >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
-  }
-  return bytes;
 }
 
 // b += a on all cores: two reads and a write per element.

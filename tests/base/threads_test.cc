@@ -150,6 +150,19 @@ TEST_CASE("the CPU quota of a version 1 group is read from its controller's fold
   CHECK(groups.cores(head) == std::nullopt);
 }
 
+TEST_CASE("B104: the memory limit of a group is the smallest on the way to the root") {
+  Groups groups;
+  groups.write("memory.max", "max\n");
+  groups.write("job/memory.max", "8000000000\n");
+  groups.write("job/step/memory.max", "9000000000\n");
+  const std::string root = groups.root.string();
+  CHECK(rr::cgroup_memory("0::/job/step\n", root) == 8000000000);
+  CHECK(rr::cgroup_memory("0::/\n", root) == std::nullopt);
+  groups.write("memory/job/memory.limit_in_bytes", "7000000000\n");
+  CHECK(rr::cgroup_memory("9:memory:/job\n4:cpu:/job\n", root) == 7000000000);
+  CHECK(rr::cgroup_memory("4:cpu:/job\n", root) == std::nullopt);
+}
+
 TEST_CASE("odd or missing quota files mean no limit") {
   Groups groups;
   groups.write("cpu.max", "garbage");

@@ -1,5 +1,5 @@
-// Threads from the affinity mask, the CPU quota, the ranks of the node and OMP_NUM_THREADS.
-#include "base/threads.h"
+// Threads by affinity mask, CPU quota, ranks of the node and OMP_NUM_THREADS; memory by the limits.
+#include "train/node.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/random.h"
+#include "base/text.h"
+#include "base/threads.h"
 #include "train/narrate.h"
-#include "train/threads.h"
+#include "train/train.h"
 
 namespace rr::train {
 namespace {
@@ -30,12 +33,16 @@ cpu_set_t mask_of(pid_t process) {
   return mask;
 }
 
-// This node and the cores this process may use, as one comparable number.
-std::uint64_t host_and_mask() {
+std::string host_name() {
   std::array<char, 256> host = {};
   gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+// This node and the cores this process may use, as one comparable number.
+std::uint64_t host_and_mask() {
   const cpu_set_t mask = mask_of(0);
-  std::string key = host.data();
+  std::string key = host_name();
   key.append(reinterpret_cast<const char*>(&mask), sizeof mask);
   return hash64(key);
 }
@@ -106,6 +113,35 @@ int choose_threads(comm::World& world, comm::Communicator& everyone, bool offloa
     if (offload || wanted > share) warn(world, threads, share);
   }
   return threads;
+}
+
+void check_memory(comm::Communicator& everyone, const plan::RankPlan& rank) {
+  struct Need {
+    std::uint64_t node;
+    std::int64_t bytes;
+  };
+  const Need own = {hash64(host_name()), rank.bytes(Pool::device) + rank.bytes(Pool::host)};
+  std::vector<Need> all(static_cast<std::size_t>(everyone.size()));
+  everyone.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  std::int64_t bytes = 0;
+  int ranks = 0;
+  for (const Need& need : all) {
+    if (need.node != own.node) continue;
+    bytes += need.bytes;
+    ++ranks;
+  }
+  together(everyone, [&] {
+    const std::int64_t limit = usable_memory();
+    if (bytes <= limit) return;
+    throw UsageError(
+        {.key = "memory",
+         .what = fmt::format("the {} of {} {} as planned, and {} may be used there (the machine's "
+                             "memory and the limit of its control group).",
+                             ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), host_name(),
+                             (ranks == 1 ? "needs " : "need ") + format_bytes(bytes),
+                             format_bytes(limit)),
+         .remedy = "Use more nodes, a smaller train.micro_batch_size or a smaller model."});
+  });
 }
 
 }  // namespace rr::train
