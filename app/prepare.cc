@@ -25,7 +25,10 @@ recipe::Recipe load_checked(const CommandLine& line, bool for_a_run, bool speaks
 }
 
 plan::Plan make_plan(const CommandLine& line, const recipe::Recipe& recipe) {
-  const recipe::Machine machine = recipe::load_machine(line.machine, line.request.search_paths);
+  // The default machine is an answer's; a run does not know on what it runs.
+  const bool unknown = line.action == Action::train && line.machine_is_default;
+  const recipe::Machine machine =
+      unknown ? recipe::Machine{} : recipe::load_machine(line.machine, line.request.search_paths);
   plan::Plan plan = plan::make_plan(recipe, machine);
   plan.launch = plan::launch_line(recipe.world_size, line.program, line.run_arguments);
   return plan;

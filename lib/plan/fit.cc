@@ -1,4 +1,6 @@
 // Does it fit, and the smallest change that makes it fit.
+#include "plan/fit.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,15 +12,6 @@
 
 namespace rr::plan {
 
-namespace {
-
-struct Need {
-  std::int64_t device = 0;  // of the largest rank
-  std::int64_t host = 0;    // of the fullest node
-  int rank = 0;             // the one with the largest device pool
-};
-
-// One rank stands for its stage; a node is filled with ranks in order.
 Need need_of(const Plan& plan, const recipe::Machine& machine) {
   const int stage_size = plan.topology.world / plan.topology.pipeline;
   const auto per_node = static_cast<int>(std::max<std::int64_t>(1, machine.devices_per_node));
@@ -57,6 +50,23 @@ Plan with_fraction(const Plan& plan, double fraction) {
   changed.optimizer.fraction = fraction;
   return changed;
 }
+
+std::vector<std::string> shortages(const Need& need, const recipe::Machine& machine) {
+  std::vector<std::string> lines;
+  if (need.device > machine.device_bytes) {
+    lines.push_back(fmt::format("rank {} needs {}, {} too much", need.rank,
+                                format_bytes(need.device),
+                                format_bytes(need.device - machine.device_bytes)));
+  }
+  if (machine.host_bytes > 0 && need.host > machine.host_bytes) {
+    lines.push_back(fmt::format("a node needs {} of host memory, {} too much",
+                                format_bytes(need.host),
+                                format_bytes(need.host - machine.host_bytes)));
+  }
+  return lines;
+}
+
+namespace {
 
 // Each of these is the smallest change of one kind that fits, as the override that makes it.
 std::optional<std::string> more_fraction(const Plan& plan, const recipe::Machine& machine) {
@@ -127,6 +137,15 @@ std::optional<std::string> more_stages(const Plan& plan, const recipe::Machine& 
 
 }  // namespace
 
+std::vector<std::string> changes_that_fit(const Plan& plan, const recipe::Machine& machine) {
+  std::vector<std::string> overrides;
+  for (const auto& change :
+       {more_fraction, more_activation_layers, smaller_micro_batch, full_recompute, more_stages}) {
+    if (std::optional<std::string> text = change(plan, machine)) overrides.push_back(*text);
+  }
+  return overrides;
+}
+
 std::optional<double> smallest_fraction(const Plan& plan, const recipe::Machine& machine) {
   int low = 0, high = 100;  // percent
   const auto ok = [&](int percent) {
@@ -155,25 +174,42 @@ std::string fit_text(const Plan& plan, const recipe::Machine& machine) {
     return text + fmt::format("it fits: {} free on rank {}'s device\n",
                               format_bytes(machine.device_bytes - need.device), need.rank);
   }
-  if (need.device > machine.device_bytes) {
-    text +=
-        fmt::format("it does not fit: rank {} needs {}, {} too much\n", need.rank,
-                    format_bytes(need.device), format_bytes(need.device - machine.device_bytes));
+  for (const std::string& line : shortages(need, machine)) {
+    text += "it does not fit: " + line + "\n";
   }
-  if (machine.host_bytes > 0 && need.host > machine.host_bytes) {
-    text += fmt::format("it does not fit: a node needs {} of host memory, {} too much\n",
-                        format_bytes(need.host), format_bytes(need.host - machine.host_bytes));
-  }
-  bool any = false;
-  for (const auto& change :
-       {more_fraction, more_activation_layers, smaller_micro_batch, full_recompute, more_stages}) {
-    const std::optional<std::string> override_text = change(plan, machine);
-    if (!override_text) continue;
-    text += fmt::format("  this would fit: {}\n", *override_text);
-    any = true;
-  }
-  if (!any) text += "  no single change makes it fit; use more ranks\n";
+  const std::vector<std::string> changes = changes_that_fit(plan, machine);
+  for (const std::string& change : changes) text += "  this would fit: " + change + "\n";
+  if (changes.empty()) text += "  no single change makes it fit; use more ranks\n";
   return text;
+}
+
+double choose_fraction(Plan& plan, const recipe::Machine& machine, const std::string& where) {
+  const auto refuse = [&where](const std::string& what, const std::string& remedy) {
+    throw UsageError(Problem{.key = "optimizer.optimizer_offload_fraction",
+                             .where = where,
+                             .what = what,
+                             .remedy = remedy});
+  };
+  if (machine.device_bytes <= 0) {
+    refuse(
+        "optimizer_offload_fraction=auto needs to know the device's memory, and this run has no "
+        "machine.",
+        "Ask --dry-run --machine NAME which fraction it is, and set that.");
+  }
+  if (const std::optional<double> fraction = smallest_fraction(plan, machine)) {
+    plan = with_fraction(plan, *fraction);
+    return *fraction;
+  }
+  const Plan most = with_fraction(plan, 1.0);
+  const std::vector<std::string> changes = changes_that_fit(most, machine);
+  refuse(fmt::format(
+             "optimizer_offload_fraction=auto: machine {} has {} of device memory and {} of "
+             "host memory per node, and no fraction fits; at 1.0 {}.",
+             machine.name, format_bytes(machine.device_bytes), format_bytes(machine.host_bytes),
+             join(shortages(need_of(most, machine), machine), " and ")),
+         changes.empty() ? "Use more ranks."
+                         : "With fraction 1 this would fit: " + join(changes, "; or ") + ".");
+  return 1.0;
 }
 
 namespace {
@@ -183,6 +219,14 @@ std::string milliseconds(double value) {
 }
 
 }  // namespace
+
+std::string price_text(const Plan& plan, const recipe::Machine& machine) {
+  if (!can_estimate(machine)) return "";
+  const double ms = estimate(plan, machine).step_ms;
+  const double without = estimate(with_fraction(plan, 0), machine).step_ms;
+  return fmt::format("predicted step {} ms, {:.2f} times that without offload", milliseconds(ms),
+                     ms / without);
+}
 
 std::string estimate_text(const Plan& plan, const recipe::Machine& machine) {
   const Estimate ours = estimate(plan, machine);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "plan/fit.h"
 #include "plan/from_config.h"
 #include "plan/planner.h"
 
@@ -25,8 +26,8 @@ OptimizerPlan make_optimizer_plan(const recipe::Config& config) {
   plan.epsilon = o.adam_eps;
   plan.clip = o.clip_grad;
   plan.sharded = o.use_distributed_optimizer;
-  plan.cpu_offload = o.optimizer_cpu_offload && o.optimizer_offload_fraction > 0;
-  plan.fraction = plan.cpu_offload ? o.optimizer_offload_fraction : 0.0;
+  plan.cpu_offload = o.optimizer_cpu_offload && o.optimizer_offload_fraction.value > 0;
+  plan.fraction = plan.cpu_offload ? o.optimizer_offload_fraction.value : 0.0;
   plan.offload_masters = o.offload_masters;
   plan.placement = o.offload_placement == "megatron" ? OptimizerPlan::Placement::megatron
                                                      : OptimizerPlan::Placement::latest_first;
@@ -127,6 +128,34 @@ LogPlan make_log(const recipe::Recipe& recipe) {
   return plan;
 }
 
+// The settings that were chosen, one a line. What follows from others is in config_yaml; here it
+// would hide what was chosen.
+std::string changes_text(const recipe::Recipe& recipe) {
+  std::string text;
+  for (const recipe::Change& change : recipe::changes(recipe)) {
+    if (change.origin.kind == recipe::OriginKind::derived) continue;
+    text +=
+        fmt::format("  {}: {}  # {}\n", change.key, change.value, recipe::to_string(change.origin));
+  }
+  return text;
+}
+
+// Puts a number where the recipe says auto; tells it and its price among the changes.
+void resolve_fraction(const recipe::Recipe& recipe, const recipe::Machine& machine, Plan& plan) {
+  constexpr const char* kKey = "optimizer.optimizer_offload_fraction";
+  const auto origin = recipe.origins.find(kKey);
+  const std::string where = origin == recipe.origins.end() ? "" : recipe::to_string(origin->second);
+  recipe::Recipe resolved = recipe;
+  recipe::Fraction& fraction = resolved.config.optimizer.optimizer_offload_fraction;
+  fraction = {choose_fraction(plan, machine, where), false};
+  resolved.origins[kKey] = {recipe::OriginKind::derived, "auto on machine " + machine.name};
+  plan.config_yaml = recipe::dump(resolved.config, &resolved);
+  const std::string price = price_text(plan, machine);
+  plan.changes = changes_text(resolved) +
+                 fmt::format("  {}: {}  # auto: the smallest that fits machine {}{}{}\n", kKey,
+                             fraction.value, machine.name, price.empty() ? "" : "; ", price);
+}
+
 }  // namespace
 
 Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
@@ -143,12 +172,12 @@ Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine) {
   plan.log = make_log(recipe);
   lay_out(plan, config.ddp.bucket_size.value_or(0), split_layers(config.model, plan.topology));
   plan.recompute = make_recompute(config.model, plan.stages);
-  plan.config_yaml = recipe::dump(config, &recipe);
-  // What follows from other settings is in config_yaml; here it would hide what was chosen.
-  for (const recipe::Change& change : recipe::changes(recipe)) {
-    if (change.origin.kind == recipe::OriginKind::derived) continue;
-    plan.changes +=
-        fmt::format("  {}: {}  # {}\n", change.key, change.value, recipe::to_string(change.origin));
+  const recipe::Optimizer& o = config.optimizer;
+  if (o.optimizer_cpu_offload && o.optimizer_offload_fraction.automatic) {
+    resolve_fraction(recipe, machine, plan);
+  } else {
+    plan.config_yaml = recipe::dump(config, &recipe);
+    plan.changes = changes_text(recipe);
   }
   plan.launch = launch_line(recipe.world_size, "run_recipe", {"--recipe", recipe.name});
   if (machine.device_bytes > 0) plan.prediction += fit_text(plan, machine);

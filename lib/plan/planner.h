@@ -10,7 +10,9 @@
 
 namespace rr::plan {
 
-// `recipe` has no errors (recipe::Recipe::has_errors). Pure: equal input, equal Plan.
+// `recipe` has no errors (recipe::Recipe::has_errors). Pure: equal input, equal Plan. An offload
+// fraction `auto` is resolved for `machine`; throws UsageError when it has no device_bytes (a run
+// without a machine), or with the numbers when no fraction fits.
 Plan make_plan(const recipe::Recipe& recipe, const recipe::Machine& machine);
 
 // Stable text for people and golden files: layout, parameters, memory per rank class, schedule.

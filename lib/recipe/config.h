@@ -44,6 +44,13 @@ struct LayerPattern {
   bool operator==(const LayerPattern&) const = default;
 };
 
+// `optimizer.optimizer_offload_fraction`: a number, or `auto` until a plan has chosen one.
+struct Fraction {
+  double value = 0;
+  bool automatic = false;
+  bool operator==(const Fraction&) const = default;
+};
+
 // The reference's default of peft.target_modules.
 inline TextList adapter_modules() {
   return {"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"};

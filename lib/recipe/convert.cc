@@ -164,6 +164,16 @@ bool convert(const Node& node, LayerPattern* pattern, Complaint* complaint) {
   return true;
 }
 
+bool convert(const Node& node, Fraction* fraction, Complaint* complaint) {
+  *fraction = {};
+  if (node.kind == Kind::text && node.text == "auto") {
+    fraction->automatic = true;
+    return true;
+  }
+  if (node.kind == Kind::text) return complaint->refuse(wants(node, "a number or auto"));
+  return convert(node, &fraction->value, complaint);
+}
+
 // null, and None without quotes as people copy it from Python, leave an optional empty.
 template <class T>
 bool convert(const Node& node, std::optional<T>* value, Complaint* complaint) {
@@ -217,6 +227,10 @@ Node node_of(const LayerPattern& pattern) {
   return pattern.list.empty() ? node_of(pattern.period) : node_of(pattern.list);
 }
 
+Node node_of(const Fraction& fraction) {
+  return fraction.automatic ? node_of(std::string("auto")) : node_of(fraction.value);
+}
+
 template <class T>
 Node node_of(const std::optional<T>& value) {
   return value ? node_of(*value) : null_node();
@@ -240,6 +254,7 @@ bool is_optional(Type type) {
     case Type::kIntList:
     case Type::kTextList:
     case Type::kLayerPattern:
+    case Type::kFraction:
       return false;
   }
   return false;

@@ -38,6 +38,8 @@ const char* type_text(Type type) {
       return "three of [[prefix, ...], [weight, ...] or null] or null?";
     case Type::kLayerPattern:
       return "int or list of 0 and 1";
+    case Type::kFraction:
+      return "real or auto";
   }
   return "";
 }

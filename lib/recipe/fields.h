@@ -27,6 +27,7 @@ enum class Type : std::uint8_t {
   kOptBlend,
   kOptBlendList,
   kLayerPattern,
+  kFraction,
 };
 
 struct Slot {
@@ -66,6 +67,7 @@ decltype(auto) visit_slot(const Slot& slot, Config& config, Visit&& visit) {
     RR_CASE(OptBlend)
     RR_CASE(OptBlendList)
     RR_CASE(LayerPattern)
+    RR_CASE(Fraction)
 #undef RR_CASE
   }
   fail_check("a slot has a type", __FILE__, __LINE__, slot.field.key);

@@ -68,6 +68,7 @@ struct Check {
   }
   bool operator()(const Blend&) { return true; }
   bool operator()(const LayerPattern&) { return true; }
+  bool operator()(const Fraction&) { return true; }  // a rule looks at it
 };
 
 }  // namespace

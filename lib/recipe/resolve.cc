@@ -190,6 +190,16 @@ void resolve_batch(Resolver& r, Config& c, std::int64_t world) {
          "the data parallel size");
 }
 
+// What `auto` offload needs, and the cheaper way to copy: the numbers are the same either way.
+void resolve_offload(Resolver& r, Config& c) {
+  if (!c.optimizer.optimizer_offload_fraction.automatic) return;
+  const char* from = "optimizer.optimizer_offload_fraction";
+  r.suggest(c.optimizer.optimizer_cpu_offload, "optimizer.optimizer_cpu_offload", true, from);
+  if (!c.optimizer.optimizer_cpu_offload) return;
+  r.suggest(c.optimizer.overlap_cpu_optimizer_d2h_h2d, "optimizer.overlap_cpu_optimizer_d2h_h2d",
+            true, from);
+}
+
 void resolve_schedule(Resolver& r, Config& c) {
   Scheduler& s = c.scheduler;
   Optimizer& o = c.optimizer;
@@ -272,6 +282,7 @@ void resolve(Facts& facts, const std::string& recipe_name, std::vector<Problem>*
   resolve_vocabulary(r, c);
   resolve_model(r, c);
   resolve_batch(r, c, facts.world);
+  resolve_offload(r, c);
   resolve_schedule(r, c);
   resolve_data(r, c);
   resolve_names(r, c, recipe_name);

@@ -183,7 +183,7 @@ Verdict fine_grained_numbers(const Facts& f) {
 }
 
 Verdict fraction_range(const Facts& f) {
-  const double fraction = f.config.optimizer.optimizer_offload_fraction;
+  const double fraction = f.config.optimizer.optimizer_offload_fraction.value;
   if (fraction >= 0 && fraction <= 1) return {};  // not nan either
   const double nearest_value = fraction > 1 ? 1 : 0;
   return Finding{fmt::format("optimizer.optimizer_offload_fraction={} is not in [0, 1]",
@@ -194,7 +194,8 @@ Verdict fraction_range(const Facts& f) {
 
 Verdict fraction_zero(const Facts& f) {
   const Optimizer& o = f.config.optimizer;
-  if (!o.optimizer_cpu_offload || o.optimizer_offload_fraction != 0) return {};
+  const Fraction& fraction = o.optimizer_offload_fraction;
+  if (!o.optimizer_cpu_offload || fraction.automatic || fraction.value != 0) return {};
   return Finding{
       "optimizer.optimizer_cpu_offload=true with optimizer.optimizer_offload_fraction=0 moves "
       "nothing",
@@ -203,7 +204,8 @@ Verdict fraction_zero(const Facts& f) {
 
 Verdict fraction_unused(const Facts& f) {
   const Optimizer& o = f.config.optimizer;
-  if (o.optimizer_cpu_offload || !(o.optimizer_offload_fraction > 0)) return {};
+  const Fraction& fraction = o.optimizer_offload_fraction;
+  if (o.optimizer_cpu_offload || !(fraction.automatic || fraction.value > 0)) return {};
   return Finding{fmt::format("optimizer.optimizer_offload_fraction={} does nothing while "
                              "optimizer.optimizer_cpu_offload=false",
                              f.value("optimizer.optimizer_offload_fraction")),

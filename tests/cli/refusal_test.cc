@@ -101,6 +101,16 @@ TEST_CASE("a missing data file is refused by the name of the file") {
   require_refused(2, arguments, {"nowhere.idx"}, folder);
 }
 
+TEST_CASE("a run does not choose its offload fraction for a machine that nobody named") {
+  const Scratch folder;
+  const std::string arguments = recipe("td") + " optimizer.optimizer_offload_fraction=auto";
+  require_refused(1, arguments, {"this run has no machine", "--dry-run --machine"}, folder);
+  const Outcome plan = run(1, arguments + " --dry-run --machine desktop_24g", folder);
+  INFO(plan.err);
+  REQUIRE(plan.code == 0);
+  REQUIRE(plan.out.find("auto: the smallest that fits machine desktop_24g") != std::string::npos);
+}
+
 TEST_CASE("B136: a truncated data file is refused with its name and size") {
   const Scratch folder;
   const std::string arguments = corpus(folder, "corpus", 5000);

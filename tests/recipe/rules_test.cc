@@ -131,12 +131,25 @@ TEST_CASE("B031: a fraction is a finite number in [0, 1]") {
                              "optimizer.optimizer_offload_fraction=" + std::string(text)})
               .has_errors());
   }
-  for (const char* text : {"0", "1", "1e-9", "0.999999"}) {
+  for (const char* text : {"0", "1", "1e-9", "0.999999", "auto"}) {
     CAPTURE(text);
     CHECK_FALSE(load_text(kDense, {"optimizer.optimizer_cpu_offload=true",
                                    "optimizer.optimizer_offload_fraction=" + std::string(text)})
                     .has_errors());
   }
+}
+
+TEST_CASE("auto switches optimizer offload and its overlap on, unless a person switched it off") {
+  const std::string fraction = "optimizer.optimizer_offload_fraction=auto";
+  const Recipe recipe = load_text(kDense, {fraction});
+  CHECK(texts(recipe) == "");
+  CHECK(recipe.config.optimizer.optimizer_cpu_offload);
+  CHECK(recipe.config.optimizer.overlap_cpu_optimizer_d2h_h2d);
+  CHECK(load_text(dump(recipe.config)).config == recipe.config);
+  const Recipe off = load_text(kDense, {fraction, "optimizer.optimizer_cpu_offload=false"});
+  CHECK(has(texts(off), "optimizer_offload_fraction=auto does nothing while"));
+  const Recipe wrong = load_text(kDense, {"optimizer.optimizer_offload_fraction=automatic"});
+  CHECK(has(texts(wrong), "not a number or auto"));
 }
 
 TEST_CASE("B033: layers that do not divide are refused with the pipeline sizes that do") {
