@@ -1,4 +1,7 @@
 // Activation memory from shapes: per layer, then over the schedule.
+//
+// Routing is taken as balanced, so that a rank's experts get as many rows as its tokens send. A
+// rank whose experts are busier keeps more, up to the expert parallel size times the rows.
 #include "plan/activations.h"
 
 #include <algorithm>
@@ -111,7 +114,9 @@ class LayerTensors {
     kept_.push_back({rows(1), 4, true});  // probabilities
     keep(rows(inner));
     mlp_kept_ += rows(m_.hidden + up + inner);
-    mlp_working_ = std::max(mlp_working_, rows(std::max(m_.hidden + inner, up)));
+    // Rows on their way to the experts are there three times: sent, received, sorted.
+    const std::int64_t moved = (t_.expert > 1 ? 3 : 1) * m_.hidden;
+    mlp_working_ = std::max(mlp_working_, rows(std::max({moved, m_.hidden + inner, up})));
   }
 
   const ModelSpec& m_;

@@ -162,9 +162,12 @@ std::string memory_text(const Plan& plan) {
     for (const Pool pool : {Pool::device, Pool::host}) {
       for (const MemoryItem& item : rank.memory) {
         if (item.pool != pool) continue;
+        const bool routed = plan.topology.expert > 1 && item.what.ends_with("activations");
         text += fmt::format("  {:<6} {:<22} {:>18} B  {}{}\n", name_of(pool), item.what,
                             format_count(item.bytes), format_bytes(item.bytes),
-                            item.exact ? "" : " (estimate)");
+                            item.exact ? ""
+                            : routed   ? " (estimate, balanced routing)"
+                                       : " (estimate)");
       }
       if (rank.bytes(pool) == 0) continue;
       text += fmt::format("  {:<6} {:<22} {:>18} B  {}\n", name_of(pool), "total",
