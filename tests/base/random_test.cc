@@ -116,7 +116,7 @@ TEST_CASE("the bits of normals are the same on every machine") {
   CHECK(hash == 0x66db630bd0edecb5ULL);
 }
 
-TEST_CASE("uniform numbers lie in [0, 1) on a grid of 2^-24 and fill it evenly") {
+TEST_CASE("uniform numbers lie from 0 to below 1 on a grid of 2^-24 and fill it evenly") {
   const RandomStream stream(3, "uniform");
   int tenths[10] = {};
   for (std::uint64_t i = 0; i < 100000; ++i) {

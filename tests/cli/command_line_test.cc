@@ -127,7 +127,7 @@ TEST_CASE("presence decides, not truth: a flag can set zero, and false beats the
 }
 
 TEST_CASE(
-    "an override beats a flag, a flag the environment, that the recipe; the last one counts") {
+    "an override beats a flag, a flag the environment, that the recipe, and the last one counts") {
   const Scratch folder;
   const auto iterations = [&](const std::string& prefix, const std::string& arguments) {
     const Outcome outcome =
@@ -357,7 +357,7 @@ TEST_CASE("the version names program, commit, compiler, torch and MPI library") 
   REQUIRE(text.out.find("\ntorch " + torch + "\n") != std::string::npos);
 }
 
-TEST_CASE("help is one screen on standard output; without arguments it is an error") {
+TEST_CASE("help is one screen on standard output and without arguments an error") {
   const Scratch folder;
   const Outcome help = run(1, "--help", folder);
   REQUIRE(help.code == 0);

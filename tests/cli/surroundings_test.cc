@@ -94,10 +94,9 @@ TEST_CASE("the launch line keeps every word of the run, quoted for a shell") {
   // A shell reads the same words again.
   const Outcome again =
       shell("mpirun() { shift 3; printf '%s\\n' \"$@\"; }\n" + launch.out, folder);
-  REQUIRE(
-      again.out ==
-      "--recipe\ntiny_moe_pretrain\ndataset.blend=[[a b],null]\nlogger.tensorboard_dir='it is'\n"
-      "-ms\n3\n--dump-env\n");
+  REQUIRE(again.out ==
+          "--recipe\ntiny_moe_pretrain\n-ms\n3\n--dump-env\n"
+          "dataset.blend=[[a b],null]\nlogger.tensorboard_dir='it is'\n");
 }
 
 TEST_CASE("measuring the machine writes a machine that plans read, and overwrites no other file") {

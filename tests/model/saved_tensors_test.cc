@@ -175,7 +175,7 @@ at::Tensor numbers(std::int64_t count) {
 
 }  // namespace
 
-TEST_CASE("B097: views come back with shape, strides, offset and dtype; one storage leaves once") {
+TEST_CASE("B097: views come back with shape, strides, offset and dtype, one storage leaves once") {
   device::Device& device = test_device();
   offload::Store store(device, false);
   SavedTensors saved(store, {1}, 1);

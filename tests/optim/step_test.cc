@@ -188,7 +188,7 @@ TEST_CASE("learning rate 0 leaves every weight and moves the moments") {
 }
 
 TEST_CASE(
-    "B073: clip 0 is off and reports the norm; the clip coefficient is clip / (norm + 1e-6)") {
+    "B073: clip 0 is off and reports the norm, the clip coefficient is clip / (norm + 1e-6)") {
   One off(half(DType::f32, 0)), huge(half(DType::f32, 1e9)), tight(half(DType::f32, 0.01));
   One by_hand(half(DType::f32, 0));
   const double norm = off.step(1, input_of(1)).grad_norm;

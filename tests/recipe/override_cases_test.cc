@@ -83,7 +83,7 @@ TEST_CASE("B007: a leading zero or another base is refused, in files and overrid
   }
 }
 
-TEST_CASE("B008: truth values are true and false in any case; files may say yes") {
+TEST_CASE("B008: truth values are true and false in any case, files may say yes") {
   const std::string key = "optimizer.optimizer_cpu_offload=";
   for (const char* text : {"true", "True", "TRUE", "tRue"}) {
     CHECK(load_text(kDense, {key + text}).config.optimizer.optimizer_cpu_offload);
@@ -163,7 +163,7 @@ TEST_CASE("B016: an argument that is no override is refused") {
   CHECK(load_text(kDense, {"model.num_layers=2"}).config.model.num_layers == 2);
 }
 
-TEST_CASE("B017: blanks inside brackets are free; lists and scalars do not mix") {
+TEST_CASE("B017: blanks inside brackets are free, lists and scalars do not mix") {
   const Recipe spaced = load_text(kDense, {"dataset.blend=[[a, b],[0.3, 0.7]]"});
   const Recipe tight = load_text(kDense, {"dataset.blend=[[a,b],[0.3,0.7]]"});
   CHECK(texts(spaced) == "");
@@ -201,7 +201,7 @@ TEST_CASE("B019: a value is taken literally when quoted, whatever it holds") {
   CHECK(load_text(kDense, {"logger.run_name='x\\\\'"}).config.logger.run_name == "x\\");
 }
 
-TEST_CASE("B020: odd key paths are refused; a list index works") {
+TEST_CASE("B020: odd key paths are refused, a list index works") {
   for (const char* text :
        {"a..b=1", ".a=1", "a.=1", "dataset.blend.9=foo", "model.num_layers.x=1"}) {
     CAPTURE(text);
@@ -215,7 +215,7 @@ TEST_CASE("B020: odd key paths are refused; a list index works") {
   CHECK(has(texts(load_text(file, {"dataset.data_path.2=/c"})), "out of range"));
 }
 
-TEST_CASE("B021: any number of overrides; of a repeated key the last wins and that is said") {
+TEST_CASE("B021: any number of overrides, of a repeated key the last wins and that is said") {
   std::vector<std::string> overrides;
   for (int i = 0; i < 50; ++i) overrides.push_back("rng.seed=" + std::to_string(i));
   const Recipe recipe = load_text(kDense, overrides);

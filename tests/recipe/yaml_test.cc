@@ -25,7 +25,7 @@ TEST_CASE("B010: a duplicate key is refused with both lines") {
   CHECK(has(problems_of(kDense + "rng: {seed: 1, seed: 2}\n"), "duplicate key 'seed'"));
 }
 
-TEST_CASE("B011: << merges maps; the local value wins, then the earlier base") {
+TEST_CASE("B011: << merges maps, the local value wins, then the earlier base") {
   const std::string text = R"(_a: &a {num_layers: 4, hidden_size: 64, num_attention_heads: 4}
 _b: &b {hidden_size: 128, vocab_size: 512, seq_length: 32}
 model:
