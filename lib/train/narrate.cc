@@ -95,8 +95,8 @@ void print_comparison(const Runtime& runtime, std::int64_t device_bytes_after_bu
        {"activations and temporaries", "device", bytes(2), bytes(3), false},
        {"offloaded state and staging", "host", bytes(4), bytes(5), runtime.store == nullptr}}));
   if (runtime.store)
-    print_line(fmt::format("activation offload moved {} out and {} back; {:.1f} ms exposed",
-                           format_bytes(moved.bytes_out), format_bytes(moved.bytes_in),
+    print_line(fmt::format("activation offload moved {} B out and {} B back; {:.1f} ms exposed",
+                           format_count(moved.bytes_out), format_count(moved.bytes_in),
                            moved.exposed_ms));
 }
 
