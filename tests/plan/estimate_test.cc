@@ -101,17 +101,3 @@ TEST_CASE("the smallest fraction that fits fits, and a hundredth less does not")
   machine.host_bytes = 1'000'000'000;
   CHECK_FALSE(smallest_fraction(plan, machine));
 }
-
-TEST_CASE("a plan of a 1T-class model on 16,384 ranks is made at once") {
-  ModelSpec model = qwen3_30b_a3b();
-  model.num_layers = 96;
-  model.hidden = 8192;
-  model.heads = 64;
-  model.expert_ffn = 3072;
-  model.layer_is_moe.assign(96, true);
-  Plan plan = hand_made(model, topology(4, 16, 64, 256));
-  plan.batch.num_micro_batches = 64;
-  CHECK(plan.total_parameters > 900'000'000'000);
-  CHECK(to_text(plan).size() < 100'000);
-  CHECK(estimate(plan, h100_node()).step_ms > 0);
-}

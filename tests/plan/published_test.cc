@@ -3,8 +3,8 @@
 //
 // Sources: megatron.md 11.1 (Qwen3-30B-A3B with optimizer offload; its batch is not recorded, so
 // the recipe's 32 sequences are taken, and the micro-batch of 1 and the full recompute of the
-// command beside it) and 11.3. One number is fitted, to one row: torch's Adam against ours
-// (plan/costs.cc), to 4189 ms at 100 %.
+// command beside it) and 11.3; Llama 3 405B from table 4 of its report. One number is fitted, to
+// one row: torch's Adam against ours (plan/costs.cc), to 4189 ms at 100 %.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -108,12 +108,17 @@ std::string others_table() {
   const double seconds = estimate(wide, machine).step_ms / 1e3;
   add("the same: step, experts' traffic not overlapped", 30.29, seconds, "s");
   add("the same: step, experts' traffic overlapped (not modelled)", 20.147, seconds, "s");
-  const Plan dense = plan_of("qwen3_8b_pretrain", {"train.global_batch_size=1024"});
-  const double tokens =
-      static_cast<double>(dense.batch.global_batch) * static_cast<double>(dense.model.seq_length);
-  add("Qwen3-8B, 16 H100, batch 1024: TFLOP/s per GPU", 512.7,
-      dense.flops_per_token * tokens / estimate(dense, machine).step_ms / 1e9 /
-          dense.topology.world,
+  const auto rate = [&](const Plan& plan) {
+    const double tokens =
+        static_cast<double>(plan.batch.global_batch) * static_cast<double>(plan.model.seq_length);
+    const double step_s = estimate(plan, machine).step_ms / 1e3;
+    return plan.flops_per_token * tokens / step_s / 1e12 / plan.topology.world;
+  };
+  add("Qwen3-8B, 16 H100, batch 1024: per GPU", 512.7,
+      rate(plan_of("qwen3_8b_pretrain", {"train.global_batch_size=1024"})), "TFLOP/s");
+  add("Llama 3 405B, 8,192 H100: per GPU", 430,
+      rate(plan_of("llama3_405b_pretrain", {"dist.world_size=8192"})), "TFLOP/s");
+  add("Llama 3 405B, 16,384 H100: per GPU", 400, rate(plan_of("llama3_405b_pretrain", {})),
       "TFLOP/s");
   return text;
 }

@@ -23,6 +23,7 @@ const std::map<std::string, std::int64_t> kPublished = {
     {"qwen3_235b_a22b_pretrain", 235'093'634'560},
     {"llama3_8b_pretrain", 8'030'261'248},
     {"llama3_70b_pretrain", 70'553'706'496},
+    {"llama3_405b_pretrain", 405'853'388'800},
     {"llama32_1b_pretrain", 1'235'814'400},
     {"mixtral_8x7b_pretrain", 46'702'792'704},
     {"olmoe_7b_pretrain", 6'919'161'856},
