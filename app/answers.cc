@@ -45,7 +45,9 @@ std::vector<RecipeRow> recipe_rows(const std::vector<std::string>& search_paths)
     recipe::Request request;
     request.recipe = info.file;
     request.search_paths = search_paths;
-    const recipe::Recipe recipe = recipe::load(request);
+    recipe::Recipe recipe = recipe::load(request);
+    // A fraction of auto would ask for a machine, and what is offloaded is counted all the same.
+    recipe.config.optimizer.optimizer_cpu_offload = false;
     RecipeRow row{.info = info,
                   .model = recipe.config.model.preset.value_or(""),
                   .parameters = std::nullopt,

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 
+#include "app/cli_commands.h"
 #include "app/options.h"
 #include "base/base.h"
 #include "base/text.h"
@@ -23,10 +24,6 @@ constexpr int kMostRanks = 1 << 30;
 // What CLI11 sees for an empty value, and tells for an option without one.
 const std::string kEmpty = "\x01empty";
 const std::string kNoValue = "\x01none";
-
-Problem problem(const std::string& key, const std::string& what, const std::string& remedy) {
-  return {.key = key, .where = "command line", .what = what, .remedy = remedy};
-}
 
 bool is_number(const std::string& text) {
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
@@ -53,12 +50,12 @@ Problem unknown_option(const std::string& name) {
   if (!likely.empty()) remedy = "Did you mean " + join(likely, " or ") + "?";
   if (name.find('.') != std::string::npos)
     remedy = "Overrides have no dashes: " + name.substr(name.find_first_not_of('-')) + "=VALUE.";
-  return problem(name, "Unknown option: " + name + ".", remedy);
+  return argument_problem(name, "Unknown option: " + name + ".", remedy);
 }
 
 Problem no_override(const std::string& token) {
-  return problem(token, "Expected override in KEY=VALUE form, got " + token + ".",
-                 "Write " + token + "=VALUE; a recipe goes after --recipe.");
+  return argument_problem(token, "Expected override in KEY=VALUE form, got " + token + ".",
+                          "Write " + token + "=VALUE; a recipe goes after --recipe.");
 }
 
 // The action that an option asks for.
@@ -157,7 +154,7 @@ class Parser {
     try {
       app.parse(std::move(words));
     } catch (const CLI::ParseError& error) {
-      problems_.push_back(problem("", error.what(), "See run_recipe --help-all."));
+      problems_.push_back(argument_problem("", error.what(), "See run_recipe --help-all."));
       return;
     }
     std::map<const CLI::Option*, std::size_t> seen;
@@ -183,7 +180,7 @@ class Parser {
       }
       const bool takes_value = option->value != Value::none;
       if (!takes_value && equals != std::string::npos) {
-        problems_.push_back(problem(name, "takes no value.", "Write " + name + "."));
+        problems_.push_back(argument_problem(name, "takes no value.", "Write " + name + "."));
         continue;
       }
       typed_[option].push_back(name);
@@ -233,8 +230,8 @@ class Parser {
 
   void set(const Option& option, const std::string& name, const std::optional<std::string>& value) {
     if (option.value != Value::none && (!value || (value->empty() && option.id != Id::key))) {
-      problems_.push_back(problem(name, "needs a value.",
-                                  fmt::format("Write {} {}. {}", name, option.shown, option.help)));
+      problems_.push_back(argument_problem(
+          name, "needs a value.", fmt::format("Write {} {}. {}", name, option.shown, option.help)));
       return;
     }
     if (option.value == Value::words && !is_word(option, *value)) return;
@@ -250,7 +247,7 @@ class Parser {
         option.id == Id::dataset
             ? "Use --dataset mock, or dataset.data_path=PREFIX for .bin/.idx files."
             : fmt::format("Use {} {}.", option.name, join(words, ", "));
-    problems_.push_back(problem(
+    problems_.push_back(argument_problem(
         option.name, fmt::format("'{}' is not one of {}.", value, join(words, ", ")), remedy));
     return false;
   }
@@ -260,7 +257,7 @@ class Parser {
     if (is_new) return;
     if (place->second != value) {
       Problem warning =
-          problem(name, fmt::format("is given twice; the last, {}, counts", value), "");
+          argument_problem(name, fmt::format("is given twice; the last, {}, counts", value), "");
       warning.severity = Severity::warning;
       line_.warnings.push_back(warning);
     }
@@ -272,9 +269,9 @@ class Parser {
     if (had_help) return;
     if (!action_name_.empty() && action != line_.action && action != Action::help &&
         action != Action::help_all) {
-      problems_.push_back(problem(name,
-                                  fmt::format("{} and {} exclude each other.", action_name_, name),
-                                  "Give one of them."));
+      problems_.push_back(
+          argument_problem(name, fmt::format("{} and {} exclude each other.", action_name_, name),
+                           "Give one of them."));
     }
     line_.action = action;
     action_name_ = name;
@@ -336,8 +333,9 @@ class Parser {
     const char* end = value.data() + value.size();
     const auto [stop, error] = std::from_chars(value.data(), end, ranks);
     if (error != std::errc() || stop != end || ranks < 1 || ranks > kMostRanks) {
-      problems_.push_back(problem("--world-size", fmt::format("'{}' is no number of ranks.", value),
-                                  "Use a whole number of at least 1."));
+      problems_.push_back(argument_problem("--world-size",
+                                           fmt::format("'{}' is no number of ranks.", value),
+                                           "Use a whole number of at least 1."));
       return;
     }
     line_.request.world_size = ranks;
@@ -353,18 +351,18 @@ class Parser {
     const std::string recipe = value_of(Id::recipe), model = value_of(Id::model);
     std::string mode = value_of(Id::mode);
     if (!recipe.empty() && !model.empty())
-      problems_.push_back(
-          problem("--model", "--recipe and --model exclude each other.", "Give one of them."));
+      problems_.push_back(argument_problem("--model", "--recipe and --model exclude each other.",
+                                           "Give one of them."));
     if (!recipe.empty() || model.empty()) {
       line_.request.recipe = recipe;
       if (!recipe.empty() && !mode.empty()) check_mode(recipe, mode);
       return;
     }
     if (mode.empty())
-      problems_.push_back(
-          problem("--mode",
-                  "Unable to infer training mode; pass --mode or use a conventional --recipe name.",
-                  "Use --mode pretrain."));
+      problems_.push_back(argument_problem(
+          "--mode",
+          "Unable to infer training mode; pass --mode or use a conventional --recipe name.",
+          "Use --mode pretrain."));
     if (mode == "lora" || mode == "dora") mode = "peft";
     line_.request.recipe = model + "_" + mode;
   }
@@ -377,14 +375,14 @@ class Parser {
     const bool sft = stem.find("sft") != std::string::npos;
     if (!pretrain && !peft && !sft) {
       if (mode == "pretrain") return;
-      problems_.push_back(
-          problem("--mode", fmt::format("nothing in {} is changed by --mode {}.", recipe, mode),
-                  "Leave it out; the recipe says what it trains."));
+      problems_.push_back(argument_problem(
+          "--mode", fmt::format("nothing in {} is changed by --mode {}.", recipe, mode),
+          "Leave it out; the recipe says what it trains."));
     } else if ((mode == "pretrain" && !pretrain) || (mode == "sft" && !sft) ||
                ((mode == "lora" || mode == "dora") && !peft)) {
-      problems_.push_back(problem("--mode",
-                                  fmt::format("--mode {} contradicts the recipe {}.", mode, recipe),
-                                  "Leave --mode out, or name another recipe."));
+      problems_.push_back(argument_problem(
+          "--mode", fmt::format("--mode {} contradicts the recipe {}.", mode, recipe),
+          "Leave --mode out, or name another recipe."));
     }
   }
 
@@ -393,24 +391,28 @@ class Parser {
                               !line_.request.overrides.empty();
     const Need need = recipe_need(line_.action);
     if (need == Need::must_not && about_recipe)
-      problems_.push_back(problem(action_name_, action_name_ + " reads no recipe.",
-                                  "Leave recipe, flags and overrides out."));
+      problems_.push_back(argument_problem(action_name_, action_name_ + " reads no recipe.",
+                                           "Leave recipe, flags and overrides out."));
     if (line_.request.recipe.empty() && value_of(Id::recipe).empty() &&
         (need == Need::must || (need == Need::may && about_recipe)))
-      problems_.push_back(problem("--recipe", "no recipe given.",
-                                  "Use --recipe NAME; run_recipe --list-recipes shows the names."));
+      problems_.push_back(
+          argument_problem("--recipe", "no recipe given.",
+                           "Use --recipe NAME; run_recipe --list-recipes shows the names."));
     const Action action = line_.action;
-    const bool is_plan = action == Action::dry_run || action == Action::print_launch;
-    if (given_.contains(&option_of(Id::machine)) && !is_plan)
-      problems_.push_back(problem("--machine", "is for plans only.", "Add --dry-run."));
+    const bool is_planned =
+        action == Action::dry_run || action == Action::print_launch || action == Action::train;
+    if (given_.contains(&option_of(Id::machine)) && !is_planned)
+      problems_.push_back(
+          argument_problem("--machine", "is for plans only.", "Use it with --dry-run."));
     if (given_.contains(&option_of(Id::world_size)) &&
         (action == Action::train || need == Need::must_not))
-      problems_.push_back(problem("--world-size", "is for plans only.",
-                                  "Add --dry-run; a run has the ranks that mpirun -n N starts."));
+      problems_.push_back(
+          argument_problem("--world-size", "is for plans only.",
+                           "Add --dry-run; a run has the ranks that mpirun -n N starts."));
     if (line_.json && !is_json(action))
       problems_.push_back(
-          problem("--json", "this answer has no JSON form.",
-                  "Use it with --dry-run, --validate, --list-recipes or --version."));
+          argument_problem("--json", "this answer has no JSON form.",
+                           "Use it with --dry-run, --validate, --list-recipes or --version."));
   }
 
   static bool is_json(Action action) {
@@ -425,71 +427,13 @@ class Parser {
   std::vector<Problem> problems_;
 };
 
-// Commands have few arguments of their own; anything else is refused.
-CommandLine parse_completion(const std::vector<std::string>& arguments) {
-  CommandLine line;
-  line.action = Action::completion;
-  const bool known = arguments.size() == 2 &&
-                     (arguments[1] == "bash" || arguments[1] == "zsh" || arguments[1] == "fish");
-  if (!known)
-    throw UsageError(problem("completion", "needs the name of one shell.",
-                             "Use run_recipe completion bash, zsh or fish."));
-  line.shell = arguments[1];
-  return line;
-}
-
-CommandLine parse_man(const std::vector<std::string>& arguments) {
-  CommandLine line;
-  line.action = Action::man;
-  if (arguments.size() > 1)
-    throw UsageError(problem("man", "takes no arguments.", "Use run_recipe man."));
-  return line;
-}
-
-CommandLine parse_data(std::vector<std::string> arguments) {
-  const std::string usage = "Use run_recipe data build --input FILE... --output PREFIX.";
-  CommandLine line;
-  line.action = Action::data_build;
-  if (arguments.size() < 2 || arguments[1] != "build")
-    throw UsageError(problem("data", "has one command, build.", usage));
-  CLI::App app;
-  app.allow_extras();
-  app.set_help_flag();
-  app.add_option("--input,inputs", line.inputs);
-  app.add_option("--output", line.output_prefix);
-  arguments.erase(arguments.begin(), arguments.begin() + 2);
-  std::reverse(arguments.begin(), arguments.end());
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(problem("", error.what(), usage));
-  }
-  std::vector<Problem> problems;
-  for (const std::string& name : app.remaining())
-    problems.push_back(problem(name, "Unknown option: " + name + ".", usage));
-  if (line.inputs.empty())
-    problems.push_back(problem("--input", "no input file.", "Name at least one text file."));
-  if (line.output_prefix.empty())
-    problems.push_back(problem("--output", "no output prefix.",
-                               "Name the path of the .bin and .idx without ending."));
-  if (!problems.empty()) throw UsageError(problems);
-  return line;
-}
-
 }  // namespace
 
 CommandLine parse(const std::vector<std::string>& arguments) {
   const std::string first = arguments.empty() ? "" : arguments[0];
-  if (first != "data" && first != "completion" && first != "man") return Parser().parse(arguments);
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-h" || argument == "--help-all") {
-      CommandLine line;
-      line.action = Action::help_all;
-      return line;
-    }
-  }
-  if (first == "completion") return parse_completion(arguments);
-  return first == "man" ? parse_man(arguments) : parse_data(arguments);
+  for (const Command& command : commands())
+    if (first == command.name) return parse_command(arguments);
+  return Parser().parse(arguments);
 }
 
 bool wants_json(const std::vector<std::string>& arguments) {

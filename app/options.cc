@@ -47,7 +47,9 @@ constexpr Option kOptions[] = {
     {Id::world_size, Section::plan, true, "", "--world-size", "", Value::number, "N", "", "",
      "Plan for N ranks instead of the recipe's dist.world_size."},
     {Id::machine, Section::plan, true, "", "--machine", "", Value::machine, "NAME|FILE", "", "",
-     "Plan for this kind of node (configs/machines); default h100_sxm."},
+     "Plan for this kind of node (configs/machines), h100_sxm by default; in a run, what an "
+     "offload "
+     "fraction of auto is chosen for."},
     plain(Id::json, Section::plan, true, "--json",
           "Answer in JSON: --dry-run, --validate, --list-recipes, --version."),
 

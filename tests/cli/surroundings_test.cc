@@ -86,8 +86,7 @@ TEST_CASE("the launch line keeps every word of the run, quoted for a shell") {
       "--recipe tiny_moe_pretrain 'dataset.blend=[[a b],null]' \"logger.tensorboard_dir='it is'\" "
       "-ms "
       "3";
-  const Outcome launch =
-      run(1, words + " --print-launch --world-size 8 --machine h200_sxm --dump-env", folder);
+  const Outcome launch = run(1, words + " --print-launch --world-size 8 --dump-env", folder);
   INFO(launch.out << launch.err);
   REQUIRE(launch.code == 0);
   REQUIRE(launch.out.starts_with("mpirun -n 8 "));
@@ -97,6 +96,26 @@ TEST_CASE("the launch line keeps every word of the run, quoted for a shell") {
   REQUIRE(again.out ==
           "--recipe\ntiny_moe_pretrain\n-ms\n3\n--dump-env\n"
           "dataset.blend=[[a b],null]\nlogger.tensorboard_dir='it is'\n");
+}
+
+TEST_CASE("a fraction of auto is chosen for the machine that is named, and the launch names it") {
+  const Scratch folder;
+  const std::string automatic = recipe("td") +
+                                " optimizer.optimizer_cpu_offload=true"
+                                " optimizer.optimizer_offload_fraction=auto";
+  const Outcome planned = run(1, automatic + " --print-launch --machine gh200", folder);
+  INFO(planned.err);
+  REQUIRE(planned.code == 0);
+  REQUIRE(planned.out.ends_with(" --machine gh200\n"));
+  const Outcome plan = run(1, automatic + " --dry-run", folder);
+  REQUIRE(plan.out.find("optimizer_offload_fraction: 0  # auto") != std::string::npos);
+  REQUIRE(plan.out.find(" --machine h100_sxm\n") != std::string::npos);
+  const Outcome nameless = run(1, automatic + " train.train_iters=1", folder);
+  REQUIRE(nameless.code == 2);
+  REQUIRE(nameless.err.find("--machine") != std::string::npos);
+  const Outcome named = run(1, automatic + " train.train_iters=1 --machine gh200", folder);
+  INFO(named.err);
+  REQUIRE(named.code == 0);
 }
 
 TEST_CASE("measuring the machine writes a machine that plans read, and overwrites no other file") {
