@@ -128,7 +128,7 @@ std::vector<const Rule*> all_rules() {
   std::vector<const Rule*> all;
   for (const auto* table :
        {&model_rules(), &parallel_rules(), &batch_rules(), &moe_rules(), &offload_rules(),
-        &optimizer_rules(), &recompute_rules(), &run_rules()}) {
+        &fine_grained_rules(), &optimizer_rules(), &recompute_rules(), &run_rules()}) {
     for (const Rule& rule : *table) all.push_back(&rule);
   }
   return all;

@@ -27,6 +27,7 @@ const std::vector<Rule>& parallel_rules();
 const std::vector<Rule>& batch_rules();
 const std::vector<Rule>& moe_rules();
 const std::vector<Rule>& offload_rules();
+const std::vector<Rule>& fine_grained_rules();
 const std::vector<Rule>& optimizer_rules();
 const std::vector<Rule>& run_rules();  // what can be planned only
 const std::vector<Rule>& recompute_rules();

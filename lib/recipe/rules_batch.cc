@@ -168,6 +168,46 @@ Verdict weight_decay_unused(const Facts& f) {
                  ""};
 }
 
+// "0:768 250B:1536": tokens seen, global batch size.
+Verdict batch_schedule(const Facts& f) {
+  const auto& schedule = f.config.train.step_batch_size_schedule;
+  if (!schedule) return {};
+  const auto refuse = [&](const std::string& what) {
+    return Finding{fmt::format("{}: train.step_batch_size_schedule={}", what,
+                               f.value("train.step_batch_size_schedule")),
+                   "Write tokens and sizes such as \"0:768 250B:1536\"."};
+  };
+  double last = -1;
+  for (std::size_t begin = 0; begin < schedule->size();) {
+    const std::size_t end = std::min(schedule->find(' ', begin), schedule->size());
+    const std::string entry = schedule->substr(begin, end - begin);
+    begin = end + 1;
+    if (entry.empty()) continue;
+    const std::size_t colon = std::min(entry.find(':'), entry.size());
+    std::string tokens = entry.substr(0, colon);
+    const std::size_t unit =
+        tokens.empty() ? std::string::npos : std::string("KMBT").find(tokens.back());
+    if (unit != std::string::npos) tokens.pop_back();
+    const Node threshold = plain_scalar(tokens);
+    const Node size = plain_scalar(colon < entry.size() ? entry.substr(colon + 1) : "");
+    const bool number = threshold.kind == Kind::integer || threshold.kind == Kind::real;
+    if (!number || size.kind != Kind::integer || size.integer < 1) {
+      return refuse(fmt::format("Invalid schedule entry '{}'", entry));
+    }
+    double value =
+        threshold.kind == Kind::real ? threshold.real : static_cast<double>(threshold.integer);
+    for (std::size_t i = 0; unit != std::string::npos && i <= unit; ++i) value *= 1000;
+    if (last < 0 && value != 0) return refuse("first schedule entry must have threshold 0");
+    if (value <= last) return refuse("schedule thresholds must be strictly increasing");
+    last = value;
+  }
+  if (last < 0) return refuse("Invalid schedule entry ''");
+  if (f.config.train.decrease_batch_size_if_needed) {
+    return refuse("a batch size schedule excludes train.decrease_batch_size_if_needed");
+  }
+  return {};
+}
+
 Verdict data_source(const Facts& f) {
   const Dataset& d = f.config.dataset;
   const bool own_blend = d.blend && f.origin("dataset.blend") != OriginKind::derived;
@@ -233,6 +273,10 @@ const std::vector<Rule>& batch_rules() {
        {"validation.eval_global_batch_size", "validation.eval_micro_batch_size"},
        "the evaluation batch is its micro-batch * DP * n",
        eval_batch},
+      {kError,
+       {"train.step_batch_size_schedule", "train.decrease_batch_size_if_needed"},
+       "a batch size schedule starts at 0 and rises",
+       batch_schedule},
       {kError,
        {kIters, "train.train_samples", "train.num_epochs"},
        "one length of the run is set",

@@ -1,6 +1,7 @@
 // Rules about mixture-of-experts layers (reference 2.5).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/text.h"
@@ -162,11 +163,24 @@ Verdict expert_overlap(const Facts& f) {
         "pipeline_model_parallel_size > 1",
         "Set model.virtual_pipeline_model_parallel_size."};
   }
-  if (m.recompute_granularity == "full" || m.moe_shared_expert_overlap) {
+  if (f.config.mixed_precision == "fp32") {
+    return Finding{"overlap_moe_expert_parallel_comm needs bf16 or fp16: mixed_precision=fp32",
+                   "Use mixed_precision=bf16_mixed."};
+  }
+  const TextList recomputed = m.recompute_modules.value_or(TextList{});
+  const bool moe = m.recompute_granularity == "selective" &&
+                   std::find(recomputed.begin(), recomputed.end(), "moe") != recomputed.end();
+  if (m.recompute_granularity == "full" || moe || m.moe_shared_expert_overlap) {
     return Finding{
-        "overlap_moe_expert_parallel_comm excludes full recompute and "
+        "overlap_moe_expert_parallel_comm excludes full recompute, recompute of moe and "
         "moe_shared_expert_overlap",
         ""};
+  }
+  if (m.mtp_num_layers.value_or(0) > 1) {
+    return Finding{fmt::format("overlap_moe_expert_parallel_comm supports one multi-token "
+                               "prediction layer: model.mtp_num_layers={}",
+                               *m.mtp_num_layers),
+                   "Use model.mtp_num_layers=1."};
   }
   return {};
 }

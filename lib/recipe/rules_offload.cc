@@ -1,11 +1,9 @@
-// Rules about activation offload, fine-grained offload and optimizer offload (reference 2.1 - 2.3).
+// Rules about activation offload and optimizer offload (reference 2.1, 2.3).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
-#include "base/text.h"
 #include "recipe/rules.h"
 
 namespace rr::recipe {
@@ -131,57 +129,6 @@ Verdict offload_unused(const Facts& f) {
                  "Use model.cpu_offloading=true."};
 }
 
-Verdict fine_grained_modules(const Facts& f) {
-  const Model& m = f.config.model;
-  if (!m.fine_grained_activation_offloading) return {};
-  static const std::set<std::string> kAllowed = {"core_attn",       "attn_proj",  "expert_fc1",
-                                                 "fused_group_mlp", "moe_act",    "attn_norm",
-                                                 "mlp_norm",        "qkv_linear", "gdp_qkv"};
-  const std::string allowed = join({kAllowed.begin(), kAllowed.end()}, ", ");
-  if (!m.offload_modules || m.offload_modules->empty()) {
-    return Finding{"model.fine_grained_activation_offloading=true without model.offload_modules",
-                   fmt::format("Name some of {}.", allowed)};
-  }
-  std::vector<std::string> wrong;
-  bool has_projection = false, has_attention = false;
-  for (const std::string& name : *m.offload_modules) {
-    if (kAllowed.count(name) == 0) wrong.push_back(name);
-    has_projection |= name == "attn_proj";
-    has_attention |= name == "core_attn";
-  }
-  if (!wrong.empty()) {
-    return Finding{fmt::format("Invalid choices for offload_modules: {}. Allowed modules are: {}",
-                               join(wrong, ", "), allowed),
-                   ""};
-  }
-  if (has_projection && !has_attention) {
-    return Finding{"attn_proj cannot be set to offload_modules alone without core_attn",
-                   "Add core_attn to model.offload_modules."};
-  }
-  return {};
-}
-
-Verdict fine_grained_numbers(const Facts& f) {
-  const Model& m = f.config.model;
-  if (m.min_offloaded_tensor_size < 0) {
-    return Finding{fmt::format("min_offloaded_tensor_size must be non-negative.: it is {}",
-                               m.min_offloaded_tensor_size),
-                   ""};
-  }
-  if (!(m.activation_offload_fraction >= 0 && m.activation_offload_fraction <= 1)) {
-    return Finding{fmt::format("activation_offload_fraction must be in range [0, 1].: it is {}",
-                               f.value("model.activation_offload_fraction")),
-                   ""};
-  }
-  if (m.delta_offload_bytes_across_pp_ranks < 0) {
-    return Finding{
-        fmt::format("delta_offload_bytes_across_pp_ranks must be non-negative.: it is {}",
-                    m.delta_offload_bytes_across_pp_ranks),
-        ""};
-  }
-  return {};
-}
-
 Verdict fraction_range(const Facts& f) {
   const double fraction = f.config.optimizer.optimizer_offload_fraction.value;
   if (fraction >= 0 && fraction <= 1) return {};  // not nan either
@@ -290,15 +237,6 @@ const std::vector<Rule>& offload_rules() {
        {"model.moe_paged_stash", kOffload},
        "cpu_offloading and moe_paged_stash exclude each other",
        offload_stash},
-      {kError,
-       {"model.offload_modules", "model.fine_grained_activation_offloading"},
-       "offload_modules names modules of fine-grained offload",
-       fine_grained_modules},
-      {kError,
-       {"model.min_offloaded_tensor_size", "model.activation_offload_fraction",
-        "model.delta_offload_bytes_across_pp_ranks"},
-       "sizes of fine-grained offload are not negative and the fraction is in [0, 1]",
-       fine_grained_numbers},
       {kError,
        {"optimizer.optimizer_offload_fraction"},
        "the fraction is in [0, 1]",

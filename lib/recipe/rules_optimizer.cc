@@ -95,6 +95,19 @@ Verdict chunked_state(const Facts& f) {
     return Finding{"chunked_optimizer_state_offload excludes a CUDA graph of the optimizer step",
                    ""};
   }
+  if (f.config.ddp.use_megatron_fsdp || f.config.dist.use_megatron_fsdp) {
+    return Finding{"chunked_optimizer_state_offload excludes Megatron FSDP",
+                   "Use ddp.use_megatron_fsdp=false."};
+  }
+  const auto moment = [](const std::string& type) { return type == "fp32" || type == "bf16"; };
+  if (o.use_precision_aware_optimizer &&
+      (o.main_params_dtype != "fp32" || !moment(o.exp_avg_dtype) || !moment(o.exp_avg_sq_dtype))) {
+    return Finding{
+        fmt::format("chunked_optimizer_state_offload needs fp32 masters and fp32 or bf16 "
+                    "moments: they are {}, {} and {}",
+                    o.main_params_dtype, o.exp_avg_dtype, o.exp_avg_sq_dtype),
+        ""};
+  }
   if (f.config.checkpoint.async_save) {
     return Finding{"chunked_optimizer_state_offload and checkpoint.async_save exclude each other",
                    "Use checkpoint.async_save=false."};

@@ -203,6 +203,20 @@ Verdict expert_tensor_sequence(const Facts& f) {
       "Use model.sequence_parallel=true."};
 }
 
+Verdict rank_order(const Facts& f) {
+  const Sizes s = sizes(f);
+  if (!f.config.dist.use_tp_pp_dp_mapping || s.pp == 1 || s.world % s.dense() != 0 ||
+      s.world % s.expert() != 0) {
+    return {};
+  }
+  const std::int64_t data = s.world / s.dense(), expert_data = s.world / s.expert();
+  if (data == expert_data) return {};
+  return Finding{fmt::format("When not using pp-last rank ordering, the data parallel size of the "
+                             "attention and moe layers must be the same: {} and {}",
+                             data, expert_data),
+                 "Use dist.use_tp_pp_dp_mapping=false."};
+}
+
 Verdict peer_to_peer(const Facts& f) {
   const Model& m = f.config.model;
   if (!m.overlap_p2p_comm || !m.batch_p2p_comm) return {};
@@ -317,6 +331,10 @@ const std::vector<Rule>& parallel_rules() {
        {"model.sequence_parallel", kEp, kTp},
        "experts with tensor parallelism want sequence parallelism",
        expert_tensor_sequence},
+      {kError,
+       {"dist.use_tp_pp_dp_mapping", kPp, kEp},
+       "another rank order needs DP and EDP equal",
+       rank_order},
       {kError,
        {"model.overlap_p2p_comm", "model.batch_p2p_comm"},
        "overlapped and batched sends exclude each other",

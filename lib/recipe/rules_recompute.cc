@@ -77,6 +77,14 @@ Verdict modules(const Facts& f) {
     return Finding{"mla_up_proj in recompute_modules is only supported with multi_latent_attention",
                    ""};
   }
+  const bool quantised =
+      contains(m.recompute_modules, "moe_act") || contains(m.recompute_modules, "layernorm");
+  if (quantised && m.fp8 && m.fp8_recipe == "delayed") {
+    return Finding{
+        "moe_act and layernorm in recompute_modules do not work with delayed fp8 scaling: "
+        "model.fp8_recipe=delayed",
+        "Use another model.fp8_recipe."};
+  }
   if (contains(m.recompute_modules, "shared_experts") && m.moe_shared_expert_overlap) {
     return Finding{"shared_experts recompute cannot work with --moe-shared-expert-overlap.",
                    "Use model.moe_shared_expert_overlap=false."};
@@ -113,6 +121,15 @@ Verdict graph_modules(const Facts& f) {
   if (contains(names, "moe_preprocess") && !contains(names, "moe_router")) {
     return Finding{"moe_preprocess cuda graph is only supported with moe_router cuda graph.",
                    "Add moe_router."};
+  }
+  const std::vector<std::int64_t>& pattern = m.moe_layer_freq.list;
+  const bool all_experts =
+      m.num_moe_experts &&
+      (pattern.empty() ? m.moe_layer_freq.period == 1
+                       : std::find(pattern.begin(), pattern.end(), 0) == pattern.end());
+  if (contains(names, "mlp") && all_experts) {
+    return Finding{"mlp cuda graph is only supported for dense layers, and this model has none.",
+                   "Take mlp out of model.cuda_graph_modules."};
   }
   if (contains(names, "moe") && !m.moe_pad_expert_input_to_capacity) {
     return Finding{"moe cuda graph is only supported with drop-padding MoE.", ""};

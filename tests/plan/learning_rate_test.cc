@@ -120,3 +120,28 @@ TEST_CASE("B042: with warm-up 4 iteration i runs at (i - 1) / 4 of the rate") {
           Approx(1e-3 * static_cast<double>(iteration - 1) / 4).margin(1e-18));
   }
 }
+
+TEST_CASE("B045, B047: rate and weight decay depend on the samples alone, not on the way there") {
+  SchedulePlan schedule;
+  schedule.max_lr = 1e-3;
+  schedule.min_lr = 1e-5;
+  schedule.style = Decay::cosine;
+  schedule.warmup = 32;
+  schedule.decay = 160;
+  schedule.start_weight_decay = 0;
+  schedule.end_weight_decay = 0.1;
+  schedule.weight_decay_ramp = SchedulePlan::Ramp::linear;
+  schedule.weight_decay_steps = 160;
+  std::vector<double> forth, back;
+  for (int i = 0; i <= 20; ++i) {
+    forth.push_back(learning_rate(schedule, 8 * i));
+    forth.push_back(weight_decay(schedule, 8 * i));
+  }
+  for (int i = 20; i >= 0; --i) {
+    back.push_back(weight_decay(schedule, 8 * i));
+    back.push_back(learning_rate(schedule, 8 * i));
+  }
+  std::reverse(back.begin(), back.end());
+  CHECK(forth == back);
+  CHECK(weight_decay(schedule, 80) == Approx(0.05));  // at iteration 11, stopped before it or not
+}

@@ -145,6 +145,20 @@ TEST_CASE("unset sizes follow from the others, and the vocabulary is padded only
   CHECK(make_model(config, Topology{}).padded_vocab == 384);
 }
 
+TEST_CASE("B034: a vocabulary that TP does not divide is padded, and the padding is not counted") {
+  ModelSpec model = tiny_moe();
+  model.vocab = 509;
+  const auto padded = [&](int tensor) {
+    model.padded_vocab = round_up(model.vocab, tensor);
+    const Plan plan = hand_made(model, topology(tensor, 1, 1, 1));
+    CHECK(plan.total_parameters == hand_made(model, topology(1, 1, 1, 1)).total_parameters);
+    return plan.stages[0].parameters.front().shape[0];
+  };
+  CHECK(padded(1) == 509);
+  CHECK(padded(2) == 255);
+  CHECK(padded(4) == 128);
+}
+
 TEST_CASE("experts sit in the layers that moe_layer_freq names") {
   recipe::Config config = small_config();
   config.model.num_moe_experts = 8;

@@ -21,11 +21,14 @@ std::vector<Row> expert_rows();
 std::vector<Row> offload_rows();
 std::vector<Row> optimizer_rows();
 std::vector<Row> run_rows();
+// About fine-grained offload; about further combinations that can be planned only.
+std::vector<Row> fine_rows();
+std::vector<Row> combination_rows();
 
 inline std::vector<Row> rule_rows() {
   std::vector<Row> all;
-  for (const auto& rows :
-       {shape_rows(), expert_rows(), offload_rows(), optimizer_rows(), run_rows()}) {
+  for (const auto& rows : {shape_rows(), expert_rows(), offload_rows(), optimizer_rows(),
+                           run_rows(), fine_rows(), combination_rows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;

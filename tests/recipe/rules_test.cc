@@ -97,6 +97,15 @@ TEST_CASE("a key that can only be planned is refused for a run by name, unless u
   }
 }
 
+TEST_CASE("B027: activation offload with nothing to move is refused with the two keys") {
+  const std::string problems = texts(load_text(
+      kDense, {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1",
+               "model.cpu_offloading_activations=false", "model.cpu_offloading_weights=false"}));
+  CHECK(has(problems, "it is not mentioned what to offload"));
+  CHECK(has(problems, "model.cpu_offloading_activations=false"));
+  CHECK(has(problems, "model.cpu_offloading_weights=false"));
+}
+
 TEST_CASE("B028: zero offloaded layers are the same as off, with any pipeline") {
   const Recipe recipe = load_text(kDense,
                                   {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=0",
@@ -121,6 +130,18 @@ TEST_CASE("B029: optimizer offload is not touched by the limits of activation of
         kDense, {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=" + std::string(n)});
     CHECK(has(texts(bad), "CPU offloading can be done only for layers less than 4"));
     CHECK(has(texts(bad), "Use 0 to 3"));
+  }
+}
+
+TEST_CASE("B030: optimizer offload runs without the distributed optimizer, and with adam alone") {
+  const std::vector<std::string> offload = {"optimizer.optimizer_cpu_offload=true",
+                                            "optimizer.optimizer_offload_fraction=1"};
+  CHECK(texts(load_text(kDense, joined(offload, {"ddp.use_distributed_optimizer=false"}))) == "");
+  for (const char* kind : {"lion", "sgd", "muon"}) {
+    const Recipe recipe =
+        load_text(kDense, joined(offload, {"optimizer.optimizer=" + std::string(kind)}));
+    CHECK(recipe.has_errors());
+    CHECK(has(texts(recipe), "works with adam only"));
   }
 }
 
@@ -236,6 +257,20 @@ TEST_CASE("B041: warm-up equal to the decay, 0 or 1 leaves a legal schedule") {
       CHECK(recipe.config.scheduler.lr_warmup_iters < decay);
     }
   }
+}
+
+TEST_CASE("B043, B046: a resume is refused before it could mix two schedules") {
+  const std::string load = "checkpoint.load=/checkpoints";
+  const Recipe recipe = load_text(kDense, {load, "scheduler.override_opt_param_scheduler=true"});
+  const Problem* problem = find_problem(recipe, "checkpoint.load");
+  REQUIRE(problem != nullptr);
+  CHECK(problem->severity == Severity::plan_only);
+  CHECK(load_text(kDense, {load, "scheduler.override_opt_param_scheduler=true",
+                           "scheduler.use_checkpoint_opt_param_scheduler=true"})
+            .has_errors());
+  // Without one the switches say that they do nothing.
+  CHECK(has(texts(load_text(kDense, {"scheduler.use_checkpoint_opt_param_scheduler=true"})),
+            "has no effect here"));
 }
 
 TEST_CASE("B138: evaluation off and evaluation beyond the run are both fine") {
