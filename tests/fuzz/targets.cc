@@ -39,7 +39,8 @@ bool is_printable(const Node& node) {
   for (const Node& item : node.items)
     if (!is_printable(item)) return false;
   for (const Entry& entry : node.entries)
-    if (!is_printable(entry.key) || !is_printable(entry.value)) return false;
+    if (entry.name().size() > 250 || !is_printable(entry.key) || !is_printable(entry.value))
+      return false;
   return true;
 }
 
