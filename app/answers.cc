@@ -100,7 +100,8 @@ int dry_run(const CommandLine& line) {
   if (line.json) {
     const recipe::Recipe recipe = recipe::load(line.request);
     if (recipe.has_errors()) throw UsageError(recipe.problems);
-    print(dry_run_json(recipe, line.machine, make_plan(line, recipe)));
+    print(dry_run_json(recipe, recipe::load_machine(line.machine, line.request.search_paths),
+                       make_plan(line, recipe)));
     return 0;
   }
   const recipe::Recipe recipe = load_checked(line, false);

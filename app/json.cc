@@ -57,7 +57,7 @@ std::string validate_json(const recipe::Recipe& recipe, bool ok) {
                   {"problems", array_of(recipe.problems)}});
 }
 
-std::string dry_run_json(const recipe::Recipe& recipe, const std::string& machine,
+std::string dry_run_json(const recipe::Recipe& recipe, const recipe::Machine& machine,
                          const plan::Plan& plan) {
   Json settings = Json::array();
   for (const recipe::Change& change : recipe::changes(recipe))
@@ -65,9 +65,9 @@ std::string dry_run_json(const recipe::Recipe& recipe, const std::string& machin
                         {"value", change.value},
                         {"origin", recipe::to_string(change.origin)}});
   Json object = {{"ok", true},           {"recipe", recipe.name},
-                 {"file", recipe.file},  {"machine", machine},
+                 {"file", recipe.file},  {"machine", machine.name},
                  {"settings", settings}, {"problems", array_of(recipe.problems)}};
-  object.update(Json::parse(utf8(plan::to_json(plan))));
+  object.update(Json::parse(utf8(plan::to_json(plan, machine))));
   return text_of(object);
 }
 

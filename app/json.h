@@ -16,7 +16,7 @@ std::string problems_json(const std::vector<Problem>& problems);
 // {"ok", "recipe", "file", "world_size", "problems"}.
 std::string validate_json(const recipe::Recipe& recipe, bool ok);
 // {"ok", "recipe", "file", "machine", "settings", "problems"} and everything the plan says.
-std::string dry_run_json(const recipe::Recipe& recipe, const std::string& machine,
+std::string dry_run_json(const recipe::Recipe& recipe, const recipe::Machine& machine,
                          const plan::Plan& plan);
 std::string versions_json();
 

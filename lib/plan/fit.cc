@@ -194,7 +194,8 @@ double choose_fraction(Plan& plan, const recipe::Machine& machine, const std::st
     refuse(
         "optimizer_offload_fraction=auto needs to know the device's memory, and this run has no "
         "machine.",
-        "Ask --dry-run --machine NAME which fraction it is, and set that.");
+        "Name one with --machine, or ask --dry-run --machine NAME which fraction it is and set "
+        "that.");
   }
   if (const std::optional<double> fraction = smallest_fraction(plan, machine)) {
     plan = with_fraction(plan, *fraction);

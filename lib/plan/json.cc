@@ -3,6 +3,7 @@
 
 #include "plan/planner.h"
 #include "plan/rank_classes.h"
+#include "plan/traffic.h"
 
 namespace rr::plan {
 
@@ -120,26 +121,65 @@ std::string class_json(const RankClass& entry) {
       .str();
 }
 
-std::string batch_json(const BatchPlan& batch) {
+std::string batch_json(const BatchPlan& batch, double bubble) {
   return Object()
       .number("micro_batch", batch.micro_batch)
       .number("global_batch", batch.global_batch)
       .number("micro_batches", batch.num_micro_batches)
       .number("train_iters", batch.train_iters)
+      .real("bubble", bubble)
+      .str();
+}
+
+std::string optimizer_json(const OptimizerPlan& optimizer) {
+  return Object()
+      .flag("sharded", optimizer.sharded)
+      .flag("cpu_offload", optimizer.cpu_offload)
+      .real("fraction", optimizer.fraction)
+      .flag("masters", optimizer.offload_masters)
+      .flag("overlap", optimizer.overlap)
+      .str();
+}
+
+// Bytes that a rank of each stage sends in a step.
+std::string traffic_json(const Plan& plan) {
+  std::vector<int> stages;
+  for (int s = 0; s < plan.topology.pipeline; ++s) stages.push_back(s);
+  return array(stages, [&](int stage) {
+    Object object;
+    for (const auto& [what, bytes] : traffic_of(plan, stage)) {
+      object.number(what, static_cast<std::int64_t>(bytes));
+    }
+    return object.str();
+  });
+}
+
+std::string time_json(const Estimate& time) {
+  return Object()
+      .real("step_ms", time.step_ms)
+      .real("compute_ms", time.compute_ms)
+      .real("reduce_ms", time.reduce_ms)
+      .real("device_adam_ms", time.device_adam_ms)
+      .real("d2h_ms", time.d2h_ms)
+      .real("host_adam_ms", time.host_adam_ms)
+      .real("h2d_ms", time.h2d_ms)
       .str();
 }
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
+std::string to_json(const Plan& plan, const recipe::Machine& machine) {
   return Object()
       .raw("topology", topology_json(plan.topology))
       .number("parameters", plan.total_parameters)
       .number("active_parameters", plan.active_parameters)
       .real("flops_per_token", plan.flops_per_token)
-      .raw("batch", batch_json(plan.batch))
+      .raw("batch", batch_json(plan.batch, bubble_of(plan)))
       .raw("stages", array(plan.stages, stage_json))
+      .raw("optimizer", optimizer_json(plan.optimizer))
       .raw("rank_classes", array(rank_classes(plan), class_json))
+      .raw("traffic", traffic_json(plan))
+      .raw("time", can_estimate(machine) ? time_json(estimate(plan, machine)) : "null")
       .text("prediction", plan.prediction)
       .text("launch", plan.launch)
       .str();

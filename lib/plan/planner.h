@@ -24,8 +24,8 @@ std::string traffic_text(const Plan& plan);
 // All of the above, the changes and the launch line: what --dry-run prints.
 std::string to_text(const Plan& plan);
 
-// The same facts as one JSON object.
-std::string to_json(const Plan& plan);
+// The same facts as one JSON object; the times where `machine` has rates.
+std::string to_json(const Plan& plan, const recipe::Machine& machine = {});
 
 // The mpirun line that starts `recipe_arguments` on the plan's world; no mpirun for one rank.
 std::string launch_line(int world_size, const std::string& program,

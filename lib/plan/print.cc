@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "plan/planner.h"
 #include "plan/rank_classes.h"
+#include "plan/traffic.h"
 
 namespace rr::plan {
 
@@ -194,11 +195,9 @@ std::string schedule_text(const Plan& plan) {
   text += "\n";
   if (stages == 1) return text;
   const int chunks = plan.topology.chunks;
-  const double bubble = static_cast<double>(stages - 1) /
-                        static_cast<double>(batch.num_micro_batches * chunks + stages - 1);
   text += fmt::format("schedule: {} over {} stages, {:.1f} % of the time is bubble\n",
                       chunks == 1 ? "1F1B" : fmt::format("interleaved 1F1B, {} chunks,", chunks),
-                      stages, 100.0 * bubble);
+                      stages, 100.0 * bubble_of(plan));
   for (int s = 0; s < std::min(stages, kMostRanksListed); ++s) {
     text += fmt::format("  stage {}: {}\n", s, compute_steps(stage_schedule(plan, s), chunks));
   }

@@ -30,6 +30,14 @@ TEST_CASE("the JSON of a plan parses and says what the plan says") {
     if (item.at("pool") == "device") sum += item.at("bytes").get<std::int64_t>();
   }
   CHECK(sum == rank.bytes(Pool::device));
+  CHECK(json.at("optimizer").at("fraction") == 0.5);
+  CHECK(json.at("batch").at("bubble") == 0.5);  // two stages, one micro-batch
+  CHECK(json.at("traffic").size() == 2);
+  CHECK(json.at("traffic")[0].at("optimizer to host") == 4 * rank_plan(plan, 0).offloaded_elements);
+  CHECK(json.at("time").is_null());
+  const recipe::Machine machine = recipe::load_machine("h100_sxm", {RR_SOURCE_DIR});
+  const nlohmann::json timed = nlohmann::json::parse(to_json(plan, machine));
+  CHECK(timed.at("time").at("step_ms") == Approx(estimate(plan, machine).step_ms));
 }
 
 TEST_CASE(
