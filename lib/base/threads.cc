@@ -127,7 +127,9 @@ void ThreadPool::for_ranges(std::int64_t count, std::int64_t grain,
   job.work = &work;
   if (job.chunks > 1) {
     const std::lock_guard<std::mutex> lock(state_->mutex);
-    RR_CHECK(state_->job == nullptr, "for_ranges called from within for_ranges");
+    // The job is gone as soon as its last range was claimed, workers may still be in theirs.
+    RR_CHECK(state_->job == nullptr && state_->busy == 0,
+             "for_ranges called from within for_ranges");
     state_->job = &job;
     ++state_->generation;
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -86,6 +87,23 @@ TEST_CASE("a nested call is refused instead of hanging") {
                                     pool.for_ranges(8, 1, [](std::int64_t, std::int64_t) {});
                                   }),
                   rr::Error);
+}
+
+TEST_CASE("a worker's nested call is refused even when the caller waits for it alone") {
+  ThreadPool pool(2);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> worker_has_one = false;
+  const auto work = [&](std::int64_t, std::int64_t) {
+    if (std::this_thread::get_id() == caller) {
+      while (!worker_has_one) std::this_thread::yield();
+      return;
+    }
+    worker_has_one = true;
+    // Time for the caller to find no range left; without it the case proves less, never fails.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    pool.for_ranges(8, 1, [](std::int64_t, std::int64_t) {});
+  };
+  CHECK_THROWS_AS(pool.for_ranges(2, 1, work), rr::Error);
 }
 
 TEST_CASE("a pool without threads is refused") { CHECK_THROWS_AS(ThreadPool(0), rr::Error); }
