@@ -84,26 +84,26 @@ void ShardedOptimizer::check_shard() const {
 }
 
 void ShardedOptimizer::initialize() {
-  import([this](const plan::Parameter& parameter, std::int64_t first, std::int64_t count,
-                float* out) {
+  const Fill draw = [this](const plan::Parameter& parameter, std::int64_t first, std::int64_t count,
+                           float* out) {
     switch (parameter.init) {
       case plan::Init::ones:
         std::fill(out, out + count, 1.0F);
-  return;
-  case plan::Init::zeros:
-    std::fill(out, out + count, 0.0F);
-    return;
-  case plan::Init::normal:
-    break;
+        return;
+      case plan::Init::zeros:
+        std::fill(out, out + count, 0.0F);
+        return;
+      case plan::Init::normal:
+        break;
+    }
+    const RandomStream stream(plan_.model.seed, parameter.init_name);
+    threads_.for_ranges(count, 4096, [&](std::int64_t begin, std::int64_t end) {
+      stream.normal(static_cast<std::uint64_t>(first + begin), end - begin,
+                    static_cast<float>(parameter.std), out + begin);
+    });
+  };
+  import(draw);
 }
-const RandomStream stream(plan_.model.seed, parameter.init_name);
-threads_.for_ranges(count, 4096, [&](std::int64_t begin, std::int64_t end) {
-  stream.normal(static_cast<std::uint64_t>(first + begin), end - begin,
-                static_cast<float>(parameter.std), out + begin);
-});
-}  // namespace
-);
-}  // namespace rr::optim
 
 void ShardedOptimizer::import(const Fill& fill) {
   std::vector<float> values;
