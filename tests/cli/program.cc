@@ -38,7 +38,7 @@ Outcome shell(const std::string& command, const Scratch& folder, int seconds) {
   std::ofstream(script) << "cd '" << folder.path().string() << "'\n"
                         << "export RR='" RR_BINARY_DIR "/run_recipe'\n"
                         << "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-                        << "export OMPI_MCA_mpi_yield_when_idle=1\n"
+                        << "export OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=PASSIVE\n"
                         << command << "\n";
   const std::string whole = "timeout -k 5 " + std::to_string(seconds) + " sh '" + script + "' >'" +
                             folder.file("out") + "' 2>'" + folder.file("err") + "'";
