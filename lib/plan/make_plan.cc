@@ -37,8 +37,6 @@ OptimizerPlan make_optimizer_plan(const recipe::Config& config) {
                        : state_type(config.model.params_dtype.value_or(""));
   plan.exp_avg = state_type(o.exp_avg_dtype);
   plan.exp_avg_sq = state_type(o.exp_avg_sq_dtype);
-  plan.check_for_nan =
-      config.ddp.check_for_nan_in_grad || config.rerun_state_machine.check_for_nan_in_loss;
   return plan;
 }
 

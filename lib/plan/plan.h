@@ -245,7 +245,6 @@ struct OptimizerPlan {
     megatron,      // the reference's rule: whole tensors, apart for dense and expert
   } placement = Placement::latest_first;
   bool overlap = false;  // copies overlap the host's Adam
-  bool check_for_nan = true;
   // Types of the main gradients and of the moments; others than f32 are planned only.
   DType gradients = DType::f32, exp_avg = DType::f32, exp_avg_sq = DType::f32;
 };

@@ -169,6 +169,19 @@ Verdict overlap_off(const Facts& f) {
   return {};
 }
 
+// A gradient or loss that is not finite always stops the run; off is not to be had either.
+Verdict nan_check_off(const Facts& f) {
+  for (const char* key :
+       {"ddp.check_for_nan_in_grad", "rerun_state_machine.check_for_nan_in_loss"}) {
+    if (!f.is_set(key) || f.value(key) != "false") continue;
+    return Finding{fmt::format("{} has no effect here: a gradient that is not finite always stops "
+                               "the run",
+                               f.show(key)),
+                   ""};
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<Rule>& optimizer_rules() {
@@ -230,6 +243,10 @@ const std::vector<Rule>& optimizer_rules() {
         "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather"},
        "data-parallel traffic always overlaps",
        overlap_off},
+      {kWarning,
+       {"ddp.check_for_nan_in_grad", "rerun_state_machine.check_for_nan_in_loss"},
+       "what is not finite always stops the run",
+       nan_check_off},
       {kWarning,
        {"validation.eval_interval", "train.train_iters"},
        "the evaluation interval is within the run",

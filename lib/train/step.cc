@@ -95,7 +95,7 @@ StepReport train_step(Runtime& runtime, std::int64_t iteration) {
       .out_of_time = out_of_time(runtime) ? 1.0 : 0.0};
   const bool own_loss_is_finite = shared.not_finite == 0.0;
   shared.reduce(runtime.world());
-  if (shared.not_finite > 0 && plan.optimizer.check_for_nan)
+  if (shared.not_finite > 0)
     stop_for(runtime, lowest_rank(runtime.world(), !own_loss_is_finite), iteration, "the loss");
 
   // Norm, clip, AdamW wherever the state lives, weights gathered. Iteration i runs at the rate of
