@@ -59,6 +59,7 @@ class Draft {
   Draft& operator=(const Draft&) = delete;
 
   void write(const void* data, std::size_t bytes) {
+    if (bytes == 0) return;  // `data` may be null then
     if (std::fwrite(data, 1, bytes, file_) != bytes) fail();
   }
   template <class T>
