@@ -15,39 +15,15 @@ constexpr double kFirstTolerance = 1e-6;  // the same before any update has spre
 const std::string kWholeOffload =
     " optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=1.0";
 
-struct Series {
-  std::vector<double> loss, norm;
-  bool operator==(const Series&) const = default;
-};
-
-Series train(int ranks, const std::string& arguments, const Scratch& folder,
-             const std::string& name) {
-  const Outcome outcome = run(ranks, arguments + " logger.run_dir=" + name, folder);
-  INFO(arguments << "\n" << outcome.err);
-  REQUIRE(outcome.code == 0);
-  Series result{series(folder.path() / name, "lm loss"), series(folder.path() / name, "grad_norm")};
-  REQUIRE(!result.loss.empty());
-  return result;
-}
-
-void require_close(const Series& actual, const Series& expected, double tolerance) {
-  REQUIRE(actual.loss.size() == expected.loss.size());
-  for (std::size_t i = 0; i < expected.loss.size(); ++i) {
-    INFO("iteration " << i + 1);
-    REQUIRE(std::abs(actual.loss[i] - expected.loss[i]) <= tolerance * expected.loss[i]);
-    REQUIRE(std::abs(actual.norm[i] - expected.norm[i]) <= tolerance * expected.norm[i]);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("B032 B033: five layers on two stages, all state on the host, train as on one rank") {
   const Scratch folder;
   const std::string five = recipe("td") + " model.num_layers=5";
-  const Series one = train(1, five, folder, "one");
+  const Series one = train_series(1, five, folder, "one");
   const std::string cut = five + " model.pipeline_model_parallel_size=2" +
                           " model.num_layers_in_first_pipeline_stage=2" + kWholeOffload;
-  require_close(train(2, cut, folder, "cut"), one, kSumTolerance);
+  require_close(train_series(2, cut, folder, "cut"), one, kSumTolerance);
   // No layer is lost on the way, and an uneven cut is never chosen silently.
   const auto parameters = [&](const std::string& arguments) {
     const Outcome outcome = run(1, arguments + " --dry-run", folder);
@@ -69,44 +45,45 @@ TEST_CASE("B049: a batch is learnt by heart alike with and without optimizer off
       recipe("td") + " tokenizer.tokenizer_type=ByteTokenizer model.vocab_size=257" +
       " tokenizer.vocab_size=257 dataset.split=\"'1,0,0'\" dataset.data_path=[corpus]" +
       " train.train_iters=300 train.global_batch_size=1 logger.log_interval=50";
-  const Series device = train(1, one_batch, folder, "device");
-  REQUIRE(train(1, one_batch + kWholeOffload, folder, "host") == device);
+  const Series device = train_series(1, one_batch, folder, "device");
+  REQUIRE(train_series(1, one_batch + kWholeOffload, folder, "host") == device);
   REQUIRE(device.loss.back() < 0.1);
 }
 
 TEST_CASE("B051 B089: gradients add up over micro-batches of any size, with state on the host") {
   const Scratch folder;
   const std::string base = recipe("td") + kWholeOffload + " train.micro_batch_size=";
-  const Series eight = train(1, base + "8", folder, "eight");
-  require_close(train(1, base + "1", folder, "one"), eight, kSumTolerance);
-  require_close(train(1, base + "2", folder, "two"), eight, kSumTolerance);
+  const Series eight = train_series(1, base + "8", folder, "eight");
+  require_close(train_series(1, base + "1", folder, "one"), eight, kSumTolerance);
+  require_close(train_series(1, base + "2", folder, "two"), eight, kSumTolerance);
 }
 
 TEST_CASE("B053: the first loss is the same in every layout: so are the initial weights") {
   const Scratch folder;
   const std::string base = recipe("tm") + " train.train_iters=1";
-  const Series one = train(1, base, folder, "one");
+  const Series one = train_series(1, base, folder, "one");
   const std::string stages = " model.pipeline_model_parallel_size=",
                     experts = " model.expert_model_parallel_size=";
-  require_close(train(4, base + stages + "4", folder, "pp4"), one, kFirstTolerance);
-  require_close(train(4, base + experts + "4", folder, "ep4"), one, kFirstTolerance);
+  require_close(train_series(4, base + stages + "4", folder, "pp4"), one, kFirstTolerance);
+  require_close(train_series(4, base + experts + "4", folder, "ep4"), one, kFirstTolerance);
   // Another seed is another model: the loss tells.
-  REQUIRE(std::abs(train(1, base + " rng.seed=4321", folder, "seed").loss[0] - one.loss[0]) >
+  REQUIRE(std::abs(train_series(1, base + " rng.seed=4321", folder, "seed").loss[0] - one.loss[0]) >
           100 * kFirstTolerance * one.loss[0]);
 }
 
 TEST_CASE("B063: a large balance loss weighs the same in every layout") {
   const Scratch folder;
   const std::string base = recipe("tm") + " model.moe_aux_loss_coeff=1.0 optimizer.clip_grad=0";
-  const Series one = train(1, base, folder, "one");
+  const Series one = train_series(1, base, folder, "one");
   // It matters: without it the gradients are others.
-  REQUIRE(std::abs(train(1, base + " model.moe_aux_loss_coeff=0", folder, "none").norm[0] -
+  REQUIRE(std::abs(train_series(1, base + " model.moe_aux_loss_coeff=0", folder, "none").norm[0] -
                    one.norm[0]) > 100 * kSumTolerance * one.norm[0]);
   const std::string experts = base + " model.expert_model_parallel_size=2";
-  require_close(train(2, experts, folder, "ep2"), one, kSumTolerance);
-  require_close(train(4, experts + " model.pipeline_model_parallel_size=2", folder, "ep2pp2"), one,
-                kSumTolerance);
-  require_close(train(2, base, folder, "dp2"), one, kSumTolerance);
+  require_close(train_series(2, experts, folder, "ep2"), one, kSumTolerance);
+  require_close(
+      train_series(4, experts + " model.pipeline_model_parallel_size=2", folder, "ep2pp2"), one,
+      kSumTolerance);
+  require_close(train_series(2, base, folder, "dp2"), one, kSumTolerance);
 }
 
 TEST_CASE("B069 B070: a gradient that is not finite ends the run, whatever the type and the clip") {

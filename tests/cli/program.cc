@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,26 @@ std::vector<double> series(const std::filesystem::path& run_folder, const std::s
     if (object.contains(key)) values.push_back(object.at(key).get<double>());
   }
   return values;
+}
+
+Series train_series(int ranks, const std::string& arguments, const Scratch& folder,
+                    const std::string& name) {
+  const Outcome outcome = run(ranks, arguments + " logger.run_dir=" + name, folder);
+  INFO(arguments << "\n" << outcome.err);
+  REQUIRE(outcome.code == 0);
+  Series result{series(folder.path() / name, "lm loss"), series(folder.path() / name, "grad_norm")};
+  REQUIRE(!result.loss.empty());
+  REQUIRE(result.norm.size() == result.loss.size());
+  return result;
+}
+
+void require_close(const Series& actual, const Series& expected, double tolerance) {
+  REQUIRE(actual.loss.size() == expected.loss.size());
+  for (std::size_t i = 0; i < expected.loss.size(); ++i) {
+    INFO("iteration " << i + 1);
+    REQUIRE(std::abs(actual.loss[i] - expected.loss[i]) <= tolerance * expected.loss[i]);
+    REQUIRE(std::abs(actual.norm[i] - expected.norm[i]) <= tolerance * expected.norm[i]);
+  }
 }
 
 std::vector<std::string> lines_with(const std::string& text, const std::string& part) {

@@ -38,6 +38,19 @@ std::string recipe(const std::string& name);
 // One number of every logged iteration of a run folder's metrics.jsonl, exact.
 std::vector<double> series(const std::filesystem::path& run_folder, const std::string& key);
 
+// The logged losses and gradient norms of a run.
+struct Series {
+  std::vector<double> loss, norm;
+  bool operator==(const Series&) const = default;
+};
+
+// Runs to the end, in the run folder `name`; requires success and at least one logged iteration.
+Series train_series(int ranks, const std::string& arguments, const Scratch& folder,
+                    const std::string& name);
+
+// Requires every loss and norm to agree, relative to the expected one.
+void require_close(const Series& actual, const Series& expected, double tolerance);
+
 // Lines of `text` that hold `part`.
 std::vector<std::string> lines_with(const std::string& text, const std::string& part);
 
