@@ -34,7 +34,7 @@ std::vector<RankNumbers> gather_numbers(const Runtime& runtime) {
   return all;
 }
 
-// Largest over ranks of planned bytes in `pool`, exact items only or all of them.
+// Planned bytes of this rank in `pool`: exact items only, or all of them.
 std::int64_t planned_bytes(const plan::RankPlan& rank, Pool pool, bool exact_only) {
   std::int64_t total = 0;
   for (const plan::MemoryItem& item : rank.memory)
